@@ -1,0 +1,269 @@
+//! A block: one lock, one version, one journal, and the words they guard.
+//!
+//! The lock is this project's own futex word, because none of the ready-made process-shared ones survives a
+//! kill in all cases. The rules:
+//!
+//! * Taking it is one compare-and-exchange from free to "me" (see [`owner`](super::owner)).
+//! * Every sleep is timed. A woken sleeper may be killed before it takes the lock, and would otherwise leave
+//!   the rest asleep for ever.
+//! * After a slice a waiter asks whether the holder is dead, and steals by compare-and-exchange from exactly
+//!   the word it judged. Time alone never justifies a steal.
+//! * Whoever takes the lock and finds journal entries rolls them back before anything else.
+//! * Unlocking is a compare-and-exchange from "me". Anything else there means somebody was wrongly thought
+//!   dead: that is [`Fault::Deposed`], a defect to report, and is counted.
+//!
+//! Never here: a sleep while holding the lock; a steal without proof of death.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::env::{Env, Waited, Waiting};
+use super::owner::{Participant, WAITERS, slot_of};
+use super::slots::Slots;
+
+/// Why something could not be done to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The deadline passed while a living participant held the lock.
+    Busy {
+        /// Its slot.
+        slot: u32,
+    },
+    /// The segment was removed.
+    Closed,
+    /// The journal names more entries than it has, or words that do not exist.
+    DamagedJournal {
+        /// The entry count or word index found.
+        found: u64,
+        /// The largest possible one.
+        most: u64,
+    },
+    /// A word outside the block was asked for.
+    OutOfRange {
+        /// The index asked for.
+        index: usize,
+        /// How many words there are.
+        words: usize,
+    },
+    /// One transaction changed more words than the journal can undo.
+    TooManyChanges {
+        /// How many it can.
+        most: usize,
+    },
+    /// The lock was in other hands when it should have been ours.
+    Deposed,
+}
+
+/// The shared words of a block, with the world they live in.
+pub struct Block<'a, E: Env> {
+    /// The world.
+    pub env: &'a E,
+    /// Who could hold the lock.
+    pub slots: Slots<'a, E>,
+    /// The lock word.
+    pub lock: &'a E::U32,
+    /// Rung when something was given back; see [`Semaphore`](super::Semaphore).
+    pub doorbell: &'a E::U32,
+    /// Odd while words change.
+    pub version: &'a E::U64,
+    /// Number of valid journal entries.
+    pub journal_length: &'a E::U64,
+    /// Not 0: the segment was removed.
+    pub closed: &'a E::U64,
+    /// When the dead were last looked for.
+    pub last_sweep: &'a E::U64,
+    /// Statistics: locks taken from the dead.
+    pub steals: &'a E::U64,
+    /// Statistics: half-done updates undone.
+    pub rollbacks: &'a E::U64,
+    /// Statistics: unlocks that found the lock in other hands.
+    pub deposed: &'a E::U64,
+    /// Pairs of word index and old value.
+    pub journal: &'a [E::U64],
+    /// What the lock guards.
+    pub words: &'a [E::U64],
+}
+
+impl<E: Env> Clone for Block<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Env> Copy for Block<'_, E> {}
+
+/// What locking found. Both arms hold the lock, and in both the words are whole.
+#[must_use]
+pub enum Locked<'a, E: Env> {
+    /// The last holder unlocked in order.
+    Clean(Guard<'a, E>),
+    /// The last holder died inside; what it had begun was undone.
+    OwnerDied(Guard<'a, E>),
+}
+
+impl<'a, E: Env> Locked<'a, E> {
+    /// The guard, for those to whom the difference is nothing: all they guard is in the block.
+    pub fn guard(self) -> Guard<'a, E> {
+        match self {
+            Self::Clean(guard) | Self::OwnerDied(guard) => guard,
+        }
+    }
+}
+
+impl<'a, E: Env> Block<'a, E> {
+    /// Takes the lock, waiting until `deadline`. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
+    /// still steals from the dead.
+    pub fn lock(self, me: Participant, deadline: u64) -> Result<Locked<'a, E>, Fault> {
+        let env = self.env;
+        let mine = me.word();
+        let mut spins = E::SPINS;
+        // Once we slept we must assume that others still do.
+        let mut keep_waiters = 0;
+        loop {
+            let seen = env.load32(self.lock, Relaxed);
+            if slot_of(seen) == 0 {
+                if env.cas32(self.lock, seen, mine | keep_waiters, Acquire).is_ok() {
+                    return self.entered(me, false);
+                }
+                continue;
+            }
+            if spins > 0 {
+                spins -= 1;
+                env.pause();
+                continue;
+            }
+            let late = deadline != super::NEVER && env.now() >= deadline;
+            let waited = if late {
+                Waited::SliceOver
+            } else {
+                if seen & WAITERS == 0 && env.cas32(self.lock, seen, seen | WAITERS, Relaxed).is_err() {
+                    continue;
+                }
+                keep_waiters = WAITERS;
+                env.wait(Waiting::Lock, self.lock, seen | WAITERS, deadline)
+            };
+            if waited == Waited::SliceOver {
+                // Judge the word that is there now, and take exactly that one.
+                let holder = env.load32(self.lock, Relaxed);
+                if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
+                    if env.cas32(self.lock, holder, mine | WAITERS, Acquire).is_ok() {
+                        return self.entered(me, true);
+                    }
+                } else if late && slot_of(holder) != 0 {
+                    return Err(Fault::Busy { slot: slot_of(holder) });
+                }
+            }
+        }
+    }
+
+    /// First act of every holder: make the words whole.
+    fn entered(self, me: Participant, stolen: bool) -> Result<Locked<'a, E>, Fault> {
+        let guard = Guard { block: self, me, locked: true };
+        if stolen {
+            self.count(self.steals);
+        }
+        self.recover(stolen)?;
+        if self.env.load64(self.closed, Relaxed) != 0 {
+            return Err(Fault::Closed);
+        }
+        Ok(if stolen { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
+    }
+
+    /// Adds one to a statistic; only under the lock, hence no read-modify-write.
+    pub(crate) fn count(&self, statistic: &E::U64) {
+        let value = self.env.load64(statistic, Relaxed);
+        self.env.store64(statistic, value.wrapping_add(1), Relaxed);
+    }
+
+    /// Word `index`, if there is one.
+    pub(crate) fn word(&self, index: usize) -> Result<&'a E::U64, Fault> {
+        self.words.get(index).ok_or(Fault::OutOfRange { index, words: self.words.len() })
+    }
+
+    /// Lets sleepers on the doorbell look again. Bit 0 of the doorbell says that there may be some; the rest
+    /// counts rings.
+    pub(crate) fn ring(&self) {
+        let mut seen = self.env.load32(self.doorbell, Relaxed);
+        // The sleepers' bit is set without the lock, hence the loop; each turn of it is somebody's progress.
+        while let Err(now) = self.env.cas32(self.doorbell, seen, (seen & !1).wrapping_add(2), Release) {
+            seen = now;
+        }
+        if seen & 1 != 0 {
+            self.env.wake_all(self.doorbell);
+        }
+    }
+
+    /// True for one caller per `interval`: whose turn it is to look for the dead.
+    pub fn sweep_is_due(&self, interval: u64) -> bool {
+        let now = self.env.now();
+        let last = self.env.load64(self.last_sweep, Relaxed);
+        // A stamp from the future (another boot, a damaged word) must not stop sweeps.
+        let due = now.abs_diff(last) >= interval;
+        due && self.env.cas64(self.last_sweep, last, now, Relaxed).is_ok()
+    }
+}
+
+/// The lock, held. Dropping it unlocks.
+#[must_use]
+pub struct Guard<'a, E: Env> {
+    block: Block<'a, E>,
+    me: Participant,
+    locked: bool,
+}
+
+impl<'a, E: Env> Guard<'a, E> {
+    /// What is locked.
+    pub fn block(&self) -> Block<'a, E> {
+        self.block
+    }
+
+    /// Who holds it.
+    pub fn holder(&self) -> Participant {
+        self.me
+    }
+
+    /// Value of word `index`.
+    pub fn get(&self, index: usize) -> Result<u64, Fault> {
+        Ok(self.block.env.load64(self.block.word(index)?, Relaxed))
+    }
+
+    /// Marks the segment as removed: every later lock of this block answers [`Fault::Closed`].
+    pub fn close(&mut self) {
+        self.block.env.store64(self.block.closed, 1, Relaxed);
+        self.block.ring();
+    }
+
+    /// Unlocks, and tells if something was wrong.
+    pub fn unlock(mut self) -> Result<(), Fault> {
+        self.release()
+    }
+
+    fn release(&mut self) -> Result<(), Fault> {
+        if !std::mem::take(&mut self.locked) {
+            return Ok(());
+        }
+        let env = self.block.env;
+        let mine = self.me.word();
+        let mut expected = mine;
+        loop {
+            match env.cas32(self.block.lock, expected, 0, Release) {
+                Ok(_) => break,
+                Err(seen) if seen == mine | WAITERS => expected = seen,
+                Err(_) => {
+                    self.block.count(self.block.deposed);
+                    return Err(Fault::Deposed);
+                }
+            }
+        }
+        if expected & WAITERS != 0 {
+            env.wake_one(self.block.lock);
+        }
+        Ok(())
+    }
+}
+
+impl<E: Env> Drop for Guard<'_, E> {
+    fn drop(&mut self) {
+        // A defect found here is in the `deposed` statistic; a destructor has nobody to tell.
+        let _ = self.release();
+    }
+}

@@ -1,0 +1,158 @@
+//! Who holds how much of what, and returning what the dead held.
+//!
+//! Per limit there is one total; per slot there is a row: the generation of the participant it belongs to,
+//! then what that participant holds of each limit. Total and row change in one transaction, so the total is
+//! always the sum of the rows.
+//!
+//! A row whose generation is dead is returned by whoever comes across it: a sweep, or the slot's next owner
+//! before its first use of the row. Each limit is one transaction, the row's generation is cleared last;
+//! killed anywhere in between, the rest is found again by the next sweep.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::block::{Block, Fault, Guard};
+use super::env::Env;
+use super::journal::Transaction;
+use super::owner::Participant;
+
+/// Where a block keeps totals and rows. Indices count words of the block.
+#[derive(Clone, Copy, Debug)]
+pub struct Holdings {
+    /// Total of limit 0.
+    pub totals: usize,
+    /// Words from one limit's total to the next.
+    pub stride: usize,
+    /// Row of slot 1.
+    pub rows: usize,
+    /// How many limits a row has.
+    pub limits: usize,
+}
+
+impl Holdings {
+    fn row(&self, slot: u32) -> usize {
+        self.rows + (slot as usize).saturating_sub(1) * (1 + self.limits)
+    }
+
+    fn total(&self, limit: usize) -> usize {
+        self.totals + limit * self.stride
+    }
+
+    /// Makes sure that the guard's holder owns its row; returns what a predecessor left in it.
+    ///
+    /// Whoever holds the slot's byte knows that every other generation in its row is dead.
+    pub fn adopt<E: Env>(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
+        let me = guard.holder();
+        let row = self.row(me.slot);
+        if guard.get(row)? == me.generation {
+            return Ok(());
+        }
+        self.empty_row(guard, me.slot)?;
+        let mut change = guard.begin();
+        change.set(row, me.generation)?;
+        change.commit();
+        Ok(())
+    }
+
+    /// Adds `amount` to what `me` holds. The row must have been adopted under this lock; whether there is
+    /// room is the caller's business.
+    pub fn take<E: Env>(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        me: Participant,
+        limit: usize,
+        amount: u64,
+    ) -> Result<(), Fault> {
+        self.add(change, self.total(limit), amount)?;
+        self.add(change, self.row(me.slot) + 1 + limit, amount)
+    }
+
+    fn add<E: Env>(&self, change: &mut Transaction<'_, '_, E>, at: usize, amount: u64) -> Result<(), Fault> {
+        let value = change.get(at)?;
+        change.set(at, value.saturating_add(amount))
+    }
+
+    /// Takes back at most `amount` of what `me` holds; tells how much that was.
+    pub fn give<E: Env>(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        me: Participant,
+        limit: usize,
+        amount: u64,
+    ) -> Result<u64, Fault> {
+        let row = self.row(me.slot);
+        if change.get(row)? != me.generation {
+            return Ok(0);
+        }
+        let held = change.get(row + 1 + limit)?;
+        let given = held.min(amount);
+        let total = change.get(self.total(limit))?;
+        change.set(self.total(limit), total.saturating_sub(given))?;
+        change.set(row + 1 + limit, held - given)?;
+        Ok(given)
+    }
+
+    /// Returns everything a row holds to the totals, one transaction per limit.
+    fn empty_row<E: Env>(&self, guard: &mut Guard<'_, E>, slot: u32) -> Result<u64, Fault> {
+        let row = self.row(slot);
+        let mut returned = 0u64;
+        for limit in 0..self.limits {
+            let held = guard.get(row + 1 + limit)?;
+            if held == 0 {
+                continue;
+            }
+            let mut change = guard.begin();
+            let total = change.get(self.total(limit))?;
+            change.set(self.total(limit), total.saturating_sub(held))?;
+            change.set(row + 1 + limit, 0)?;
+            change.commit();
+            returned = returned.saturating_add(held);
+        }
+        Ok(returned)
+    }
+
+    /// Looks for rows of the dead and returns what they hold. Gives the number of units returned.
+    ///
+    /// Candidates are looked for without the lock; byte and generation are checked again under it. The lock
+    /// is taken only if there is a candidate.
+    pub fn sweep<E: Env>(&self, block: Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
+        let mut returned = 0u64;
+        for slot in 1..=block.slots.count() {
+            let row = self.row(slot);
+            let generation = block.env.load64(block.word(row)?, Relaxed);
+            let owner = Participant { slot, generation };
+            if generation == 0 || owner == me || !block.slots.is_dead(owner) {
+                continue;
+            }
+            let mut guard = block.lock(me, deadline)?.guard();
+            if guard.get(row)? == generation && block.slots.is_dead(owner) {
+                let units = self.empty_row(&mut guard, slot)?;
+                let mut change = guard.begin();
+                change.set(row, 0)?;
+                change.commit();
+                returned = returned.saturating_add(units);
+                if units > 0 {
+                    block.ring();
+                }
+            }
+        }
+        Ok(returned)
+    }
+
+    /// Sets every total to the sum of its rows. For the first to attach after everybody died, and for
+    /// repairs: it changes nothing unless somebody damaged a word.
+    pub fn recount<E: Env>(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
+        let slots = guard.block().slots.count();
+        for limit in 0..self.limits {
+            let mut sum = 0u64;
+            for slot in 1..=slots {
+                sum = sum.saturating_add(guard.get(self.row(slot) + 1 + limit)?);
+            }
+            if guard.get(self.total(limit))? != sum {
+                let mut change = guard.begin();
+                change.set(self.total(limit), sum)?;
+                change.commit();
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! Transactions: several words change together or not at all, whoever dies when.
+//!
+//! An undo journal in the block. Before a word is changed, its index and old value are written behind the
+//! entries that are already there, and then the entry count is raised:
+//!
+//! ```text
+//! version odd  (once)
+//! entry n = (index, old value)    nobody looks at it yet
+//! journal length = n + 1          from here on recovery restores the word …
+//! word = new value                … to what it was
+//!   … any number of words …
+//! journal length = 0              the commit point: one store
+//! version even
+//! ```
+//!
+//! Whoever finds a length other than 0 after taking the lock undoes the entries, last first, so that a word
+//! that was changed twice ends with its first value. Undoing is idempotent, because it may be killed too.
+//!
+//! A journalled word is never written, nor acted upon, without the lock. The release stores keep the order
+//! above also for an observer without the lock and on machines that reorder stores.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::block::{Block, Fault, Guard};
+use super::env::Env;
+
+/// Changes that become visible together. Dropped without [`commit`](Self::commit), it undoes them.
+#[must_use]
+pub struct Transaction<'g, 'a, E: Env> {
+    guard: &'g mut Guard<'a, E>,
+    changes: usize,
+}
+
+impl<'a, E: Env> Guard<'a, E> {
+    /// Starts a transaction. Only one can be open, since it borrows the guard.
+    pub fn begin(&mut self) -> Transaction<'_, 'a, E> {
+        Transaction { guard: self, changes: 0 }
+    }
+}
+
+impl<E: Env> Transaction<'_, '_, E> {
+    /// Value of word `index`, with the changes made so far.
+    pub fn get(&self, index: usize) -> Result<u64, Fault> {
+        self.guard.get(index)
+    }
+
+    /// Changes word `index`.
+    pub fn set(&mut self, index: usize, value: u64) -> Result<(), Fault> {
+        let block = self.guard.block();
+        let env = block.env;
+        let word = block.word(index)?;
+        let place = 2 * self.changes;
+        let Some([index_word, old_word]) = block.journal.get(place..place + 2) else {
+            return Err(Fault::TooManyChanges { most: block.journal.len() / 2 });
+        };
+        if self.changes == 0 {
+            block.begin_change();
+        }
+        env.store64(index_word, index as u64, Relaxed);
+        env.store64(old_word, env.load64(word, Relaxed), Relaxed);
+        self.changes += 1;
+        env.store64(block.journal_length, self.changes as u64, Release);
+        env.store64(word, value, Release);
+        Ok(())
+    }
+
+    /// Makes the changes final, with one store.
+    pub fn commit(mut self) {
+        if std::mem::take(&mut self.changes) > 0 {
+            self.guard.block().end_change();
+        }
+    }
+}
+
+impl<E: Env> Drop for Transaction<'_, '_, E> {
+    fn drop(&mut self) {
+        if self.changes > 0 {
+            // The entries are our own, so this cannot find them damaged, short of somebody else's stray
+            // write; the next holder would then find the same and report it.
+            let _ = self.guard.block().undo();
+        }
+    }
+}
+
+impl<E: Env> Block<'_, E> {
+    fn begin_change(&self) {
+        let version = self.env.load64(self.version, Relaxed);
+        self.env.store64(self.version, version | 1, Relaxed);
+        // Nobody may see a changed word together with the even version.
+        self.env.fence(Release);
+    }
+
+    fn end_change(&self) {
+        let version = self.env.load64(self.version, Relaxed);
+        self.env.store64(self.journal_length, 0, Release);
+        self.env.store64(self.version, (version | 1).wrapping_add(1), Release);
+    }
+
+    /// Makes the words whole after a death. Does nothing in the usual case.
+    pub(crate) fn recover(&self, stolen: bool) -> Result<(), Fault> {
+        let length = self.env.load64(self.journal_length, Relaxed);
+        if length == 0 && !stolen {
+            return Ok(());
+        }
+        if length != 0 {
+            self.undo()?;
+            self.count(self.rollbacks);
+        } else if self.env.load64(self.version, Relaxed) & 1 != 0 {
+            // It died between commit and "version even", or before its first entry.
+            self.end_change();
+        }
+        // It may have died between giving something back and telling the sleepers.
+        self.ring();
+        Ok(())
+    }
+
+    /// Restores what the journal names, last entry first, then commits that.
+    fn undo(&self) -> Result<(), Fault> {
+        let env = self.env;
+        let length = env.load64(self.journal_length, Relaxed);
+        let most = (self.journal.len() / 2) as u64;
+        let damaged = |found, most| Fault::DamagedJournal { found, most };
+        let entries = usize::try_from(length).ok().and_then(|length| self.journal.get(..2 * length));
+        let entries = entries.ok_or(damaged(length, most))?;
+        // Look at all of them before the first store: a damaged journal changes nothing.
+        for pair in entries.as_chunks::<2>().0 {
+            self.named_word(pair)?;
+        }
+        self.begin_change();
+        for pair in entries.as_chunks::<2>().0.iter().rev() {
+            let [_, old] = pair;
+            env.store64(self.named_word(pair)?, env.load64(old, Relaxed), Relaxed);
+        }
+        self.end_change();
+        Ok(())
+    }
+
+    fn named_word(&self, [index, _]: &[E::U64; 2]) -> Result<&E::U64, Fault> {
+        let index = self.env.load64(index, Relaxed);
+        let word = usize::try_from(index).ok().and_then(|index| self.words.get(index));
+        word.ok_or(Fault::DamagedJournal { found: index, most: self.words.len() as u64 })
+    }
+}

@@ -1,0 +1,122 @@
+//! A semaphore with many permits, whose permits return when their holder dies.
+//!
+//! | word      | meaning                                    |
+//! | --------- | ------------------------------------------ |
+//! | 0         | capacity                                   |
+//! | 1         | permits taken                              |
+//! | 2 s       | generation of the holder in slot s         |
+//! | 2 s + 1   | permits it holds                           |
+//!
+//! Sleepers wait on the block's doorbell: they note its value, look under the lock, set its sleepers' bit and
+//! sleep on exactly that value. Whoever gives permits back changes the doorbell after its commit, so a
+//! sleeper that looked too early does not fall asleep. All sleepers are woken, because any of them may be
+//! the one whose wish now fits; no order is promised here.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::block::{Block, Fault};
+use super::env::{Env, Waited, Waiting};
+use super::holdings::Holdings;
+use super::owner::Participant;
+
+const CAPACITY: usize = 0;
+const HOLDINGS: Holdings = Holdings { totals: 1, stride: 1, rows: 2, limits: 1 };
+
+/// Answer to a wish for permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// They are yours.
+    Taken,
+    /// Not now.
+    NotNow {
+        /// How many are free.
+        available: u64,
+    },
+    /// More than the semaphore will ever have.
+    Never {
+        /// How many it has.
+        capacity: u64,
+    },
+}
+
+/// The semaphore that a block holds.
+pub struct Semaphore<'a, E: Env>(pub Block<'a, E>);
+
+impl<E: Env> Clone for Semaphore<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Env> Copy for Semaphore<'_, E> {}
+
+impl<E: Env> Semaphore<'_, E> {
+    /// Takes `amount` permits if they are free. Waits until `deadline` for the lock only.
+    pub fn try_take(&self, me: Participant, amount: u64, deadline: u64) -> Result<Take, Fault> {
+        let mut guard = self.0.lock(me, deadline)?.guard();
+        HOLDINGS.adopt(&mut guard)?;
+        let capacity = guard.get(CAPACITY)?;
+        if amount > capacity {
+            return Ok(Take::Never { capacity });
+        }
+        let available = capacity.saturating_sub(guard.get(HOLDINGS.totals)?);
+        if amount > available {
+            return Ok(Take::NotNow { available });
+        }
+        let mut change = guard.begin();
+        HOLDINGS.take(&mut change, me, 0, amount)?;
+        change.commit();
+        Ok(Take::Taken)
+    }
+
+    /// Takes `amount` permits, sleeping until they are free or `deadline` passes (then the answer is
+    /// [`Take::NotNow`]). After each slice that brought nothing it returns what the dead held and calls
+    /// `slice_over`, which may end the wait with an error of its own.
+    pub fn take<X: From<Fault>>(
+        &self,
+        me: Participant,
+        amount: u64,
+        deadline: u64,
+        mut slice_over: impl FnMut() -> Result<(), X>,
+    ) -> Result<Take, X> {
+        let Block { env, doorbell, .. } = self.0;
+        loop {
+            let seen = env.load32(doorbell, Acquire);
+            let answer = self.try_take(me, amount, deadline)?;
+            let late = deadline != super::NEVER && env.now() >= deadline;
+            if !matches!(answer, Take::NotNow { .. }) || late {
+                return Ok(answer);
+            }
+            if seen & 1 == 0 && env.cas32(doorbell, seen, seen | 1, Relaxed).is_err() {
+                continue;
+            }
+            if env.wait(Waiting::Doorbell, doorbell, seen | 1, deadline) == Waited::SliceOver {
+                self.sweep(me, deadline)?;
+                slice_over()?;
+            }
+        }
+    }
+
+    /// Gives back at most `amount` permits of those `me` holds; tells how many that were.
+    pub fn give(&self, me: Participant, amount: u64, deadline: u64) -> Result<u64, Fault> {
+        let mut guard = self.0.lock(me, deadline)?.guard();
+        let mut change = guard.begin();
+        let given = HOLDINGS.give(&mut change, me, 0, amount)?;
+        change.commit();
+        if given > 0 {
+            // Under the lock, so that a death from here on is found by whoever steals it, who rings again.
+            self.0.ring();
+        }
+        guard.unlock()?;
+        Ok(given)
+    }
+
+    /// Returns what the dead held; gives the number of permits.
+    pub fn sweep(&self, me: Participant, deadline: u64) -> Result<u64, Fault> {
+        HOLDINGS.sweep(self.0, me, deadline)
+    }
+
+    /// Where this semaphore keeps who holds what.
+    pub fn holdings(&self) -> Holdings {
+        HOLDINGS
+    }
+}

@@ -1,0 +1,61 @@
+//! Reading a block without its lock: for observers, who may not even write.
+//!
+//! The version is odd while words change, so a copy made between two equal even versions is whole. If the
+//! writer died in the middle, nobody may come to finish its work for a long time; then the reader undoes the
+//! journal in its own copy, after making sure that nobody has taken the lock meanwhile.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::block::{Block, Fault};
+use super::env::Env;
+use super::owner::slot_of;
+
+impl<E: Env> Block<'_, E> {
+    /// Copies all words as they were at one instant. Gives up with [`Fault::Busy`] after `tries` looks that
+    /// all met a living writer.
+    pub fn snapshot(&self, tries: u32) -> Result<Vec<u64>, Fault> {
+        let env = self.env;
+        let mut holder = 0;
+        for _ in 0..tries {
+            let version = env.load64(self.version, Acquire);
+            holder = env.load32(self.lock, Relaxed);
+            if version & 1 == 0 {
+                let copy = self.copy(self.words);
+                env.fence(Acquire);
+                if env.load64(self.version, Relaxed) == version {
+                    return Ok(copy);
+                }
+            } else if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
+                let mut copy = self.copy(self.words);
+                let length = env.load64(self.journal_length, Relaxed);
+                let journal = self.copy(self.journal);
+                env.fence(Acquire);
+                // A thief changes the lock before it changes anything else.
+                let undisturbed = env.load32(self.lock, Relaxed) == holder
+                    && env.load64(self.version, Relaxed) == version;
+                if undisturbed {
+                    undo_in(&mut copy, &journal, length)?;
+                    return Ok(copy);
+                }
+            }
+            env.pause();
+        }
+        Err(Fault::Busy { slot: slot_of(holder) })
+    }
+
+    fn copy(&self, words: &[E::U64]) -> Vec<u64> {
+        words.iter().map(|word| self.env.load64(word, Relaxed)).collect()
+    }
+}
+
+fn undo_in(copy: &mut [u64], journal: &[u64], length: u64) -> Result<(), Fault> {
+    let entries = usize::try_from(length).ok().and_then(|length| journal.get(..2 * length));
+    let most = (journal.len() / 2) as u64;
+    let entries = entries.ok_or(Fault::DamagedJournal { found: length, most })?;
+    for [index, old] in entries.as_chunks::<2>().0.iter().rev() {
+        let most = copy.len() as u64;
+        let word = usize::try_from(*index).ok().and_then(|index| copy.get_mut(index));
+        *word.ok_or(Fault::DamagedJournal { found: *index, most })? = *old;
+    }
+    Ok(())
+}

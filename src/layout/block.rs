@@ -1,0 +1,82 @@
+//! A block: words that change together, under one lock, with an undo journal.
+//!
+//! ```text
+//! head      64 bytes    lock, doorbell, version, journal length …
+//! journal   16 bytes each: index of a word, value it had
+//! words      8 bytes each
+//! ```
+//!
+//! The set's state, every mutex and every semaphore is one block.
+
+use super::header::{Header, RegionEntry, RegionKind};
+use super::{Field, fields, state};
+
+/// First line of a block: all that a lock and unlock touch.
+#[repr(C)]
+pub(crate) struct BlockHead {
+    /// Who holds the lock; see `core::owner`.
+    pub(crate) lock: u32,
+    /// Rung when something was given back; bit 0 says that somebody sleeps on it.
+    pub(crate) doorbell: u32,
+    /// Odd while words change.
+    pub(crate) version: u64,
+    /// Number of valid journal entries; 0 commits.
+    pub(crate) journal_length: u64,
+    /// Not 0: the segment was removed.
+    pub(crate) closed: u64,
+    /// When the dead were last looked for.
+    pub(crate) last_sweep: u64,
+    /// How often the lock was taken from a dead holder.
+    pub(crate) steals: u64,
+    /// How many of those had left an update half done.
+    pub(crate) rollbacks: u64,
+    /// How often an unlock found the lock in other hands: always 0 unless something is broken.
+    pub(crate) deposed: u64,
+}
+
+impl BlockHead {
+    pub(crate) const FIELDS: &[Field] = fields!(BlockHead {
+        lock,
+        doorbell,
+        version,
+        journal_length,
+        closed,
+        last_sweep,
+        steals,
+        rollbacks,
+        deposed,
+    });
+}
+
+pub(crate) const HEAD_BYTES: u64 = 64;
+pub(crate) const JOURNAL_ENTRY_BYTES: u64 = 16;
+
+const _: () = {
+    assert!(size_of::<BlockHead>() == HEAD_BYTES as usize);
+    assert!(std::mem::offset_of!(BlockHead, version) == 8);
+};
+
+/// Words of a semaphore block: capacity, taken, then per slot generation and held.
+pub(crate) const fn semaphore_words(slots: u32) -> u32 {
+    2 + 2 * slots
+}
+
+/// The smallest journal with which no operation on such a block can run out of entries.
+pub(crate) fn least_journal(kind: RegionKind, header: &Header, words: u32) -> u32 {
+    match kind {
+        RegionKind::State => state::journal_entries(header.limits),
+        RegionKind::Semaphore => SEMAPHORE_JOURNAL,
+        _ => words.min(MAX_MUTEX_JOURNAL),
+    }
+}
+
+/// A semaphore changes at most three words at once: taken, a row's generation, what it holds.
+pub(crate) const SEMAPHORE_JOURNAL: u32 = 4;
+
+/// Most words one transaction on a mutex may change.
+pub(crate) const MAX_MUTEX_JOURNAL: u32 = 1024;
+
+/// Bytes a block with this entry's journal and words needs.
+pub(crate) fn region_bytes(entry: &RegionEntry) -> u64 {
+    HEAD_BYTES + u64::from(entry.journal_entries) * JOURNAL_ENTRY_BYTES + u64::from(entry.words) * 8
+}

@@ -1,0 +1,49 @@
+//! Participant slots: who is attached.
+//!
+//! A slot belongs to whoever holds its byte lock (see `sys::liveness`); only that process writes here. The
+//! generation counts the slot's owners, so that "slot 3, generation 7" names one participant for ever.
+
+use super::{Field, LINE_PAIR, fields};
+
+/// Slots are numbered from 1; 12 bits of the lock word hold the number.
+pub(crate) const MAX_SLOTS: u32 = 4095;
+/// Room for this many processes unless asked otherwise.
+pub(crate) const DEFAULT_SLOTS: u32 = 256;
+
+/// One slot, a line pair of its own. Every field is one atomic 64-bit word.
+#[repr(C)]
+pub(crate) struct SlotIdentity {
+    pub(crate) generation: u64,
+    /// As the process sees itself; may repeat across PID namespaces. 0: left in order.
+    pub(crate) pid: u64,
+    pub(crate) pid_namespace: u64,
+    pub(crate) uid: u64,
+    pub(crate) enrolled_unix_nanos: u64,
+    /// First 16 bytes of the thread name at enrolment.
+    pub(crate) command: [u64; 2],
+    pub(crate) reserved: [u64; 9],
+}
+
+impl SlotIdentity {
+    pub(crate) const FIELDS: &[Field] = fields!(SlotIdentity {
+        generation,
+        pid,
+        pid_namespace,
+        uid,
+        enrolled_unix_nanos,
+        command,
+        reserved,
+    });
+}
+
+/// Words from one slot's generation to the next one's.
+pub(crate) const SLOT_WORDS: usize = size_of::<SlotIdentity>() / 8;
+
+const _: () = {
+    assert!(size_of::<SlotIdentity>() == LINE_PAIR as usize);
+    assert!(std::mem::offset_of!(SlotIdentity, generation) == 0);
+};
+
+pub(crate) const fn region_bytes(slots: u32) -> u64 {
+    slots as u64 * LINE_PAIR as u64
+}
