@@ -4,3 +4,9 @@
 pub mod core;
 pub mod error;
 mod layout;
+mod segment;
+pub mod sync;
+#[allow(unsafe_code)]
+mod sys;
+
+pub use segment::{Listed, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState};

@@ -192,6 +192,13 @@ impl<'a, E: Env> Block<'a, E> {
         }
     }
 
+    /// Marks the segment as removed, without the lock: for when its name was taken away by a stranger. The
+    /// mark only ever goes one way and guards no words, so it needs none.
+    pub fn close_unlocked(&self) {
+        self.env.store64(self.closed, 1, Relaxed);
+        self.ring();
+    }
+
     /// True for one caller per `interval`: whose turn it is to look for the dead.
     pub fn sweep_is_due(&self, interval: u64) -> bool {
         let now = self.env.now();
@@ -228,16 +235,16 @@ impl<'a, E: Env> Guard<'a, E> {
 
     /// Marks the segment as removed: every later lock of this block answers [`Fault::Closed`].
     pub fn close(&mut self) {
-        self.block.env.store64(self.block.closed, 1, Relaxed);
-        self.block.ring();
+        self.block.close_unlocked();
     }
 
     /// Unlocks, and tells if something was wrong.
     pub fn unlock(mut self) -> Result<(), Fault> {
-        self.release()
+        self.unlock_in_place()
     }
 
-    fn release(&mut self) -> Result<(), Fault> {
+    /// The same for holders that cannot give the guard away; dropping it later does nothing more.
+    pub fn unlock_in_place(&mut self) -> Result<(), Fault> {
         if !std::mem::take(&mut self.locked) {
             return Ok(());
         }
@@ -264,6 +271,6 @@ impl<'a, E: Env> Guard<'a, E> {
 impl<E: Env> Drop for Guard<'_, E> {
     fn drop(&mut self) {
         // A defect found here is in the `deposed` statistic; a destructor has nobody to tell.
-        let _ = self.release();
+        let _ = self.unlock_in_place();
     }
 }

@@ -19,8 +19,10 @@ use super::env::{Env, Waited, Waiting};
 use super::holdings::Holdings;
 use super::owner::Participant;
 
-const CAPACITY: usize = 0;
-const HOLDINGS: Holdings = Holdings { totals: 1, stride: 1, rows: 2, limits: 1 };
+/// Word with the number of permits.
+pub const CAPACITY: usize = 0;
+/// Where a semaphore keeps who holds what.
+pub const HOLDINGS: Holdings = Holdings { totals: 1, stride: 1, rows: 2, limits: 1 };
 
 /// Answer to a wish for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,14 +72,14 @@ impl<E: Env> Semaphore<'_, E> {
 
     /// Takes `amount` permits, sleeping until they are free or `deadline` passes (then the answer is
     /// [`Take::NotNow`]). After each slice that brought nothing it returns what the dead held and calls
-    /// `slice_over`, which may end the wait with an error of its own.
-    pub fn take<X: From<Fault>>(
+    /// `slice_over`, which may end the wait.
+    pub fn take(
         &self,
         me: Participant,
         amount: u64,
         deadline: u64,
-        mut slice_over: impl FnMut() -> Result<(), X>,
-    ) -> Result<Take, X> {
+        mut slice_over: impl FnMut() -> Result<(), Fault>,
+    ) -> Result<Take, Fault> {
         let Block { env, doorbell, .. } = self.0;
         loop {
             let seen = env.load32(doorbell, Acquire);
@@ -113,10 +115,5 @@ impl<E: Env> Semaphore<'_, E> {
     /// Returns what the dead held; gives the number of permits.
     pub fn sweep(&self, me: Participant, deadline: u64) -> Result<u64, Fault> {
         HOLDINGS.sweep(self.0, me, deadline)
-    }
-
-    /// Where this semaphore keeps who holds what.
-    pub fn holdings(&self) -> Holdings {
-        HOLDINGS
     }
 }

@@ -115,7 +115,6 @@ pub(crate) struct Checked {
     pub(crate) header: Header,
     pub(crate) slots: RegionEntry,
     pub(crate) state: RegionEntry,
-    pub(crate) waiters: RegionEntry,
     /// Mutexes, semaphores and word regions, in directory order.
     pub(crate) labelled: Vec<(RegionKind, RegionEntry)>,
 }
@@ -260,9 +259,7 @@ impl Header {
             }
         }
         match (slots, state, waiters) {
-            (Some(slots), Some(state), Some(waiters)) => {
-                Ok(Checked { header: self, slots, state, waiters, labelled })
-            }
+            (Some(slots), Some(state), Some(_)) => Ok(Checked { header: self, slots, state, labelled }),
             _ => Err(Malformed::RegionMissing),
         }
     }

@@ -124,7 +124,7 @@ impl Shape {
             entry.journal_entries = match kind {
                 RegionKind::State => state::journal_entries(self.limits),
                 RegionKind::Semaphore => block::SEMAPHORE_JOURNAL,
-                RegionKind::Mutex => words.min(block::MAX_MUTEX_JOURNAL),
+                RegionKind::Mutex => words.min(block::MAX_MUTEX_JOURNAL).next_multiple_of(4),
                 _ => 0,
             };
             entry.length = match kind {

@@ -119,9 +119,9 @@ const _: () = {
 
 /// Entries of the state block's journal. Per limit and operation: at most three words of state (level and
 /// instant, or a window cell), `consumed`, and what the slot holds. Besides: eight words of the set and two
-/// queue links.
+/// queue links. A multiple of four, so that the words behind the journal start a line.
 pub(crate) const fn journal_entries(limits: u32) -> u32 {
-    limits * 5 + 16
+    (limits * 5 + 16).next_multiple_of(4)
 }
 
 /// Finds words of the state block by meaning. Indices count 64-bit words from the start of the words.

@@ -1,2 +1,78 @@
-//! x
-fn main() {}
+//! The project's own commands. `cargo xtask test` runs every check, the same as CI;
+//! `cargo xtask test loom` runs one part of it.
+//!
+//! A new subcommand is one row in `COMMANDS`; a new test part is one row in `parts::PARTS`.
+
+mod leftovers;
+mod parts;
+mod report;
+mod run;
+mod tally;
+mod test;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+/// The exit code for a command line that makes no sense.
+const MISUSE: u8 = 2;
+
+struct Subcommand {
+    name: &'static str,
+    usage: &'static str,
+    about: &'static str,
+    run: fn(&[String]) -> io::Result<ExitCode>,
+}
+
+const COMMANDS: &[Subcommand] = &[Subcommand {
+    name: "test",
+    usage: "test [PART...]",
+    about: "run all parts, or only those named",
+    run: test::command,
+}];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();
+    match dispatch(&args) {
+        Ok(code) => code,
+        Err(error) => {
+            // Nothing is left to do if even this cannot be written.
+            let _ = writeln!(io::stderr(), "xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> io::Result<ExitCode> {
+    let wants_help = args.iter().any(|a| a == "--help" || a == "-h" || a == "help");
+    let Some((name, rest)) = args.split_first().filter(|_| !wants_help) else {
+        write!(io::stdout(), "{}", usage())?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    match COMMANDS.iter().find(|c| c.name == name) {
+        Some(command) => (command.run)(rest),
+        None => {
+            write!(io::stderr(), "xtask: unknown command `{name}`\n\n{}", usage())?;
+            Ok(ExitCode::from(MISUSE))
+        }
+    }
+}
+
+fn usage() -> String {
+    let mut text = String::from("usage: cargo xtask COMMAND\n\ncommands:\n");
+    for command in COMMANDS {
+        text += &format!("  {:<16} {}\n", command.usage, command.about);
+    }
+    text + "\n" + &parts::list()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn usage_names_every_command_and_every_part() {
+        let text = usage();
+        assert!(COMMANDS.iter().all(|c| text.contains(c.usage)), "{text}");
+        assert!(parts::PARTS.iter().all(|p| text.contains(p.name)), "{text}");
+    }
+}

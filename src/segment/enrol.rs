@@ -1,0 +1,290 @@
+//! Enrolment: becoming a participant, when attaching and at the first use after a fork.
+//!
+//! One process enrols at a time, under the init lock: take a slot's byte, bump its generation, say who we are,
+//! return what the slot's last owner left behind. Whoever finds nobody else enrolled also cleans up after all
+//! the others, and takes the set's clock over into this boot and time namespace.
+
+use std::fs;
+use std::mem::offset_of;
+use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::time::Duration;
+
+use super::attach::Source;
+use super::view::View;
+use super::{Inner, attach_io};
+use crate::core::{Fault, Participant};
+use crate::error::AttachError;
+use crate::layout::header::RegionKind;
+use crate::layout::slots::SlotIdentity;
+use crate::layout::state::StateMap;
+use crate::sys::fork::ForkLock;
+use crate::sys::liveness::{Descriptors, Own, Pin};
+use crate::sys::{clock, fork};
+
+/// Between two tries at the init lock: the kernel has no timed wait for locks of this kind.
+const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
+
+/// This process's name in a segment. All zero before the first enrolment.
+pub(crate) struct Enrolment {
+    timeout: Duration,
+    /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
+    turn: ForkLock,
+    /// The epoch the other fields belong to: in a forked child they are the parent's.
+    epoch: AtomicU64,
+    slot: AtomicU32,
+    generation: AtomicU64,
+    pin: AtomicUsize,
+}
+
+impl Enrolment {
+    pub(crate) fn new(timeout: Duration) -> Self {
+        Self {
+            timeout,
+            turn: ForkLock::new(),
+            epoch: AtomicU64::new(0),
+            slot: AtomicU32::new(0),
+            generation: AtomicU64::new(0),
+            pin: AtomicUsize::new(0),
+        }
+    }
+
+    fn current(&self) -> Option<Participant> {
+        (self.epoch.load(Acquire) == fork::epoch()).then(|| Participant {
+            slot: self.slot.load(Relaxed),
+            generation: self.generation.load(Relaxed),
+        })
+    }
+
+    fn publish(&self, me: Participant, pin: usize) {
+        self.slot.store(me.slot, Relaxed);
+        self.generation.store(me.generation, Relaxed);
+        self.pin.store(pin, Relaxed);
+        self.epoch.store(fork::epoch(), Release);
+    }
+}
+
+impl Inner {
+    /// Who this process is. Usually two loads; enrols after a fork.
+    #[inline]
+    pub(crate) fn me(&self) -> Result<Participant, AttachError> {
+        match self.enrolment.current() {
+            Some(me) => Ok(me),
+            None => self.enrol(),
+        }
+    }
+
+    #[cold]
+    fn enrol(&self) -> Result<Participant, AttachError> {
+        let _turn = self.enrolment.turn.lock();
+        if let Some(me) = self.enrolment.current() {
+            return Ok(me);
+        }
+        let Some(descriptors) = &self.view.machine.descriptors else {
+            return self.enrol_privately();
+        };
+        let path = self.view.path();
+        let deadline = self.deadline();
+        let own = descriptors.own().map_err(|error| attach_io("open again", &path, error))?;
+        self.take_init_lock(&own, deadline)?;
+        self.check_still_there(descriptors)?;
+        let slots = self.view.checked.header.slots;
+        let alone = own.nobody_enrolled(slots);
+        if !alone {
+            self.check_time_namespace()?;
+        }
+        let claimed = own.claim(1..=slots).map_err(|error| attach_io("lock a slot of", &path, error))?;
+        let (slot, pin) = claimed.ok_or(AttachError::TooManyParticipants { path, slots })?;
+        let me = self.view.introduce(slot)?;
+        let (pin, _) = pin.into_parts();
+        self.enrolment.publish(me, pin);
+        if let Err(fault) = self.view.clean_up(me, alone, deadline) {
+            self.leave();
+            return Err(self.attach_error(fault));
+        }
+        own.finish();
+        Ok(me)
+    }
+
+    /// Private memory has one participant for ever: the process that made it.
+    fn enrol_privately(&self) -> Result<Participant, AttachError> {
+        if self.enrolment.epoch.load(Acquire) != 0 {
+            return Err(AttachError::NotShared);
+        }
+        let me = self.view.introduce(1)?;
+        self.enrolment.publish(me, 0);
+        Ok(me)
+    }
+
+    /// When an operation on the segment as a whole gives up.
+    pub(crate) fn deadline(&self) -> u64 {
+        clock::deadline(self.enrolment.timeout)
+    }
+
+    /// What a fault during such an operation means.
+    pub(crate) fn attach_error(&self, fault: Fault) -> AttachError {
+        self.view.attach_error(fault, self.enrolment.timeout)
+    }
+
+    /// Waits for the init lock until `deadline`.
+    pub(crate) fn take_init_lock(&self, own: &Own<'_>, deadline: u64) -> Result<(), AttachError> {
+        let path = self.view.path();
+        loop {
+            if own.try_init_lock().map_err(|error| attach_io("lock", &path, error))? {
+                return Ok(());
+            }
+            if clock::monotonic() >= deadline {
+                return Err(AttachError::Busy { path, waited: self.enrolment.timeout });
+            }
+            std::thread::sleep(INIT_LOCK_PAUSE);
+        }
+    }
+
+    /// Under the init lock: is this still the segment that the name leads to?
+    fn check_still_there(&self, descriptors: &Descriptors) -> Result<(), AttachError> {
+        let Source::File(path) = &self.view.source else { return Ok(()) };
+        let removed = || AttachError::Removed { path: path.clone() };
+        self.view.look_at_name().map_err(|fault| self.attach_error(fault))?;
+        let is_first = self.enrolment.epoch.load(Acquire) == 0;
+        // After a fork the name may be out of reach (chroot, another mount namespace); the count above is
+        // what is left then.
+        let leads_here = fs::symlink_metadata(path)
+            .is_ok_and(|found| (found.dev(), found.ino()) == descriptors.identity());
+        if is_first && !leads_here {
+            return Err(removed());
+        }
+        if self.view.is_closed()? {
+            // Whoever removed it died before unlinking: finish that, or nobody could use the name again.
+            if leads_here {
+                let _ = fs::remove_file(path);
+            }
+            return Err(removed());
+        }
+        Ok(())
+    }
+
+    fn check_time_namespace(&self) -> Result<(), AttachError> {
+        let state = self.view.state()?;
+        let found = state.words.get(StateMap::TIME_NAMESPACE).map_or(0, |word| word.load(Relaxed));
+        let expected = clock::time_namespace();
+        if found != expected {
+            return Err(AttachError::TimeNamespace { path: self.view.path(), found, expected });
+        }
+        Ok(())
+    }
+
+    /// Gives the slot up.
+    fn leave(&self) {
+        let Some(me) = self.enrolment.current() else { return };
+        if let Some(pid) = self.view.slot_words(me.slot).get(offset_of!(SlotIdentity, pid) / 8) {
+            pid.store(0, Relaxed);
+        }
+        let epoch = self.enrolment.epoch.swap(0, Relaxed);
+        drop(Pin::from_parts((self.enrolment.pin.swap(0, Relaxed), epoch)));
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.leave();
+        if let Some(descriptors) = &self.view.machine.descriptors {
+            descriptors.retire();
+        }
+    }
+}
+
+impl View {
+    /// Bumps the generation of a slot whose byte we hold, and says who we are.
+    fn introduce(&self, slot: u32) -> Result<Participant, AttachError> {
+        let damaged = || AttachError::Damaged {
+            path: self.path(),
+            what: crate::error::Damage::OutOfRange { index: slot as usize, words: 0 },
+        };
+        let me = self.slots().enrol(slot).ok_or_else(damaged)?;
+        let [command_a, command_b] = clock::command();
+        let facts = [
+            (offset_of!(SlotIdentity, pid), u64::from(std::process::id())),
+            (offset_of!(SlotIdentity, pid_namespace), clock::pid_namespace()),
+            (offset_of!(SlotIdentity, uid), u64::from(nix::unistd::geteuid().as_raw())),
+            (offset_of!(SlotIdentity, enrolled_unix_nanos), clock::unix_nanos()),
+            (offset_of!(SlotIdentity, command), command_a),
+            (offset_of!(SlotIdentity, command) + 8, command_b),
+        ];
+        for (offset, value) in facts {
+            self.slot_words(slot).get(offset / 8).ok_or_else(damaged)?.store(value, Relaxed);
+        }
+        Ok(me)
+    }
+
+    /// Returns what our predecessor in the slot held; if nobody else is there, what anybody held.
+    fn clean_up(&self, me: Participant, alone: bool, deadline: u64) -> Result<(), Fault> {
+        for (region, holdings) in self.blocks_with_holdings() {
+            let Some(block) = self.try_block(&region) else { continue };
+            if alone {
+                holdings.sweep(block, me, deadline)?;
+            }
+            let mut guard = block.lock(me, deadline)?.guard();
+            holdings.adopt(&mut guard)?;
+            if alone && region.kind == RegionKind::Semaphore as u32 {
+                holdings.recount(&mut guard)?;
+            }
+            if alone && region.kind == RegionKind::State as u32 {
+                let mut change = guard.begin();
+                rebase(&mut change)?;
+                change.commit();
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the segment was removed.
+    pub(crate) fn is_closed(&self) -> Result<bool, AttachError> {
+        Ok(self.state()?.closed.load(Relaxed) != 0)
+    }
+
+    /// Notices that somebody unlinked the file behind our back: then this is no longer the segment that others
+    /// find under the name, and limits kept in both would add up. Everybody here is told.
+    pub(crate) fn look_at_name(&self) -> Result<(), Fault> {
+        let (Source::File(_), Some(descriptors)) = (&self.source, &self.machine.descriptors) else {
+            return Ok(());
+        };
+        if descriptors.names().is_ok_and(|names| names == 0) {
+            self.close_all();
+            return Err(Fault::Closed);
+        }
+        Ok(())
+    }
+
+    /// Tells everybody that the segment is removed, without its locks: for a name that somebody else took.
+    fn close_all(&self) {
+        for block in self.blocks().filter_map(|region| self.try_block(region)) {
+            block.close_unlocked();
+        }
+    }
+}
+
+/// After a reboot or in another time namespace the clock reads differently: set time goes on where it
+/// stopped, so that nobody gains and nothing expires early.
+fn rebase(
+    change: &mut crate::core::Transaction<'_, '_, crate::sys::machine::Machine>,
+) -> Result<(), Fault> {
+    let [boot_a, boot_b] = clock::boot_id();
+    let now_here = [
+        (StateMap::BOOT_ID, boot_a),
+        (StateMap::BOOT_ID + 1, boot_b),
+        (StateMap::TIME_NAMESPACE, clock::time_namespace()),
+    ];
+    let mut moved = false;
+    for (word, value) in now_here {
+        if change.get(word)? != value {
+            moved = true;
+            change.set(word, value)?;
+        }
+    }
+    if moved {
+        let offset = change.get(StateMap::LAST_NOW)?.wrapping_sub(clock::monotonic());
+        change.set(StateMap::CLOCK_OFFSET, offset)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,240 @@
+//! Attach: segments by name, by path, without a name, or in private memory.
+//!
+//! ```text
+//! name       which file a name is
+//! options    what a segment shall be
+//! create     complete or absent
+//! attach     from a name to a checked mapping
+//! view       regions of a checked mapping, as the protocol wants them
+//! enrol      becoming a participant; again after a fork
+//! observer   looking without taking part
+//! ```
+
+mod attach;
+mod create;
+mod enrol;
+mod name;
+mod observer;
+mod options;
+mod view;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use self::attach::Source;
+use self::enrol::Enrolment;
+use self::name::{PREFIX, Place, SHARED_MEMORY};
+use self::view::name_of;
+use crate::core::{Block, Fault, Participant};
+use crate::error::{AttachError, SyncError};
+use crate::layout::header::RegionKind;
+use crate::layout::plan::Shape;
+use crate::sync::{SharedMutex, SharedSemaphore};
+use crate::sys::machine::Machine;
+
+pub use self::observer::{Listed, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
+pub use self::options::SegmentOptions;
+pub(crate) use self::view::View;
+
+/// Mapped memory that any number of processes share, this one being a participant.
+///
+/// Cheap to clone; clones are the same participant. All threads of a process may use it. After a fork the
+/// child becomes a participant of its own at its first use.
+///
+/// ```
+/// use limitset::Segment;
+///
+/// let segment = Segment::options().semaphore("db", 8).anonymous()?;
+/// let permit = segment.semaphore("db")?.try_acquire(3)?;
+/// assert_eq!(segment.semaphore("db")?.available()?, 5);
+/// # drop(permit);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Segment {
+    inner: Arc<Inner>,
+}
+
+/// A mapping and this process's name in it.
+pub(crate) struct Inner {
+    enrolment: Enrolment,
+    view: View,
+}
+
+impl Segment {
+    /// Describes a segment, to create it or attach to it.
+    pub fn options() -> SegmentOptions {
+        SegmentOptions::default()
+    }
+
+    /// Attaches to a segment that exists, with default options.
+    pub fn attach(name: impl AsRef<OsStr>) -> Result<Self, AttachError> {
+        SegmentOptions::default().attach(name)
+    }
+
+    /// Attaches for reading only, with default options.
+    pub fn observe(name: impl AsRef<OsStr>) -> Result<Observer, AttachError> {
+        SegmentOptions::default().observe(name)
+    }
+
+    /// Removes a segment: every further operation on it, by whomever, answers that it was removed; sleepers
+    /// wake with that answer; the name is free again.
+    pub fn remove(name: impl AsRef<OsStr>) -> Result<(), AttachError> {
+        Self::attach(name)?.remove_here()
+    }
+
+    /// Removes this segment; see [`remove`](Self::remove). One without a name only answers that from now on.
+    pub fn remove_here(&self) -> Result<(), AttachError> {
+        let view = &self.inner.view;
+        let me = self.inner.me()?;
+        let deadline = self.inner.deadline();
+        // The init lock keeps newcomers out until the name is gone.
+        let own = match &view.machine.descriptors {
+            Some(descriptors) => {
+                let own = descriptors.own().map_err(|error| attach_io("open again", &view.path(), error))?;
+                self.inner.take_init_lock(&own, deadline)?;
+                Some(own)
+            }
+            None => None,
+        };
+        for region in view.blocks() {
+            match view.block(region)?.lock(me, deadline) {
+                Ok(locked) => locked.guard().close(),
+                Err(Fault::Closed) => {}
+                Err(fault) => return Err(self.inner.attach_error(fault)),
+            }
+        }
+        if let (Source::File(path), Some(descriptors)) = (&view.source, &view.machine.descriptors) {
+            let leads_here =
+                fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()) == descriptors.identity());
+            match leads_here.and_then(|leads_here| if leads_here { fs::remove_file(path) } else { Ok(()) }) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(attach_io("unlink", path, error));
+                }
+                _ => {}
+            }
+        }
+        drop(own);
+        Ok(())
+    }
+
+    /// The named segments of this machine, with what each says about itself or why it cannot be read.
+    pub fn list() -> io::Result<Vec<Listed>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(SHARED_MEMORY)? {
+            let file = entry?.file_name();
+            if let Some(name) = file.to_str().and_then(|file| file.strip_prefix(PREFIX)) {
+                let info = SegmentOptions::default().any_owner(true).observe(name).map(|it| it.info());
+                found.push(Listed { name: name.to_owned(), info });
+            }
+        }
+        found.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(found)
+    }
+
+    /// Path of the file a name stands for.
+    pub fn path_of(name: impl AsRef<OsStr>) -> Result<PathBuf, crate::error::BadName> {
+        Ok(Place::of(name)?.path)
+    }
+
+    /// The mutex with this label.
+    pub fn mutex(&self, label: &str) -> Result<SharedMutex, SyncError> {
+        let region = self.inner.view.region(label, RegionKind::Mutex, "mutex")?;
+        Ok(SharedMutex::new(self.clone(), region))
+    }
+
+    /// The semaphore with this label.
+    pub fn semaphore(&self, label: &str) -> Result<SharedSemaphore, SyncError> {
+        let region = self.inner.view.region(label, RegionKind::Semaphore, "semaphore")?;
+        Ok(SharedSemaphore::new(self.clone(), region))
+    }
+
+    /// The plain words with this label, for the program's own atomics: no lock, no journal.
+    pub fn words(&self, label: &str) -> Result<&[AtomicU64], SyncError> {
+        self.inner.view.plain_words(label)
+    }
+
+    /// What the segment says about itself.
+    pub fn info(&self) -> SegmentInfo {
+        self.inner.view.info()
+    }
+
+    /// Who is attached.
+    pub fn participants(&self) -> Vec<ParticipantInfo> {
+        self.inner.view.participants()
+    }
+
+    /// This process's name in the segment; enrols if that has not happened since the last fork.
+    pub fn participant(&self) -> Result<Participant, AttachError> {
+        self.inner.me()
+    }
+
+    /// The set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
+    /// versioning.
+    #[doc(hidden)]
+    pub fn state_block(&self) -> Result<(Block<'_, Machine>, crate::core::Holdings), AttachError> {
+        let holdings = self.inner.view.blocks_with_holdings().next();
+        let (region, holdings) = holdings.ok_or(AttachError::NotShared)?;
+        Ok((self.inner.view.block(&region)?, holdings))
+    }
+
+    pub(crate) fn view(&self) -> &View {
+        &self.inner.view
+    }
+
+    /// Whether an existing segment is what this program describes; the first difference is the error.
+    fn same_shape(&self, wanted: &Shape) -> Result<(), AttachError> {
+        let header = &self.inner.view.checked.header;
+        let differs = |found: String, expected: String| {
+            Err(AttachError::Differs { path: self.inner.view.path(), found, expected })
+        };
+        for (what, found, expected) in [
+            ("slots", header.slots, wanted.slots),
+            ("limits", header.limits, wanted.limits),
+            ("waiters", header.waiters, wanted.waiters),
+            ("window cells", header.cells, wanted.cells),
+        ] {
+            if found != expected {
+                return differs(format!("{found} {what}"), format!("{expected} {what}"));
+            }
+        }
+        let labelled = &self.inner.view.checked.labelled;
+        for region in &wanted.labelled {
+            let expected = format!("{} {:?} of {}", name_of(region.kind), region.label, region.size);
+            let found = labelled.iter().find(|(_, entry)| entry.label() == region.label.as_bytes());
+            let Some((kind, entry)) = found else {
+                return differs("no such region".to_owned(), expected);
+            };
+            let size = match kind {
+                RegionKind::Semaphore => self.inner.view.semaphore_capacity(entry)?,
+                _ => u64::from(entry.words),
+            };
+            if (*kind, size) != (region.kind, region.size) {
+                return differs(format!("{} {:?} of {size}", name_of(*kind), region.label), expected);
+            }
+        }
+        if labelled.len() != wanted.labelled.len() {
+            return differs(
+                format!("{} labelled regions", labelled.len()),
+                format!("{}", wanted.labelled.len()),
+            );
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Segment").field("path", &self.inner.view.path()).finish_non_exhaustive()
+    }
+}
+
+/// An input or output error of attaching, with what was being done.
+pub(crate) fn attach_io(doing: &'static str, path: &Path, source: io::Error) -> AttachError {
+    AttachError::Io { doing, path: path.to_owned(), source }
+}

@@ -1,0 +1,186 @@
+//! Looking at a segment: without a slot, without a lock, without the right to write.
+
+use std::mem::offset_of;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::view::View;
+use crate::core::{Env, Fault, Participant, semaphore};
+use crate::error::{AttachError, SyncError};
+use crate::layout::FORMAT_VERSION;
+use crate::layout::header::{RegionEntry, RegionKind};
+use crate::layout::slots::SlotIdentity;
+
+/// Looks at a block before giving up on a living writer, in each of [`ROUNDS`] rounds.
+const TRIES: u32 = 1_000;
+/// Rounds, with a rest between them in which a writer that lost its CPU can go on.
+const ROUNDS: u32 = 50;
+const REST: Duration = Duration::from_millis(1);
+
+/// A segment attached to for reading only.
+#[derive(Clone)]
+pub struct Observer {
+    pub(super) view: Arc<View>,
+}
+
+/// What a segment says about itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SegmentInfo {
+    /// Its file, or a word in parentheses if it has none.
+    pub path: PathBuf,
+    /// Version of its format.
+    pub format_version: u32,
+    /// Its size.
+    pub bytes: u64,
+    /// Random number that tells it from an earlier segment of the same name.
+    pub instance: [u8; 16],
+    /// When it was made.
+    pub created: SystemTime,
+    /// Process that made it.
+    pub creator_pid: u32,
+    /// User that made it.
+    pub creator_uid: u32,
+    /// How many processes can be attached.
+    pub slots: u32,
+    /// How many limits it has room for.
+    pub limits: u32,
+    /// How many blocked acquirers it has room for.
+    pub waiters: u32,
+}
+
+/// A process attached to a segment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParticipantInfo {
+    /// Its slot.
+    pub slot: u32,
+    /// Which owner of the slot it is.
+    pub generation: u64,
+    /// Process number, in its own PID namespace.
+    pub pid: u64,
+    /// That namespace.
+    pub pid_namespace: u64,
+    /// User.
+    pub uid: u64,
+    /// Name, at most 16 bytes.
+    pub command: String,
+    /// When it enrolled.
+    pub enrolled: SystemTime,
+}
+
+/// A named segment found on this machine.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// What it says about itself, or why it cannot be used.
+    pub info: Result<SegmentInfo, AttachError>,
+}
+
+/// A semaphore at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SemaphoreState {
+    /// How many permits it has.
+    pub capacity: u64,
+    /// How many are taken.
+    pub taken: u64,
+    /// Who holds how many, the dead included whose permits nobody has returned yet.
+    pub holders: Vec<(Participant, u64)>,
+}
+
+impl Observer {
+    /// What the segment says about itself.
+    pub fn info(&self) -> SegmentInfo {
+        self.view.info()
+    }
+
+    /// Who is attached.
+    pub fn participants(&self) -> Vec<ParticipantInfo> {
+        self.view.participants()
+    }
+
+    /// The words that a mutex guards, as they were at one instant.
+    pub fn mutex(&self, label: &str) -> Result<Vec<u64>, SyncError> {
+        self.view.snapshot(&self.view.region(label, RegionKind::Mutex, "mutex")?)
+    }
+
+    /// A semaphore as it was at one instant.
+    pub fn semaphore(&self, label: &str) -> Result<SemaphoreState, SyncError> {
+        self.view.semaphore_state(&self.view.region(label, RegionKind::Semaphore, "semaphore")?)
+    }
+}
+
+impl View {
+    pub(crate) fn info(&self) -> SegmentInfo {
+        let header = &self.checked.header;
+        SegmentInfo {
+            path: self.path(),
+            format_version: FORMAT_VERSION,
+            bytes: header.total_bytes,
+            instance: header.instance,
+            created: UNIX_EPOCH + Duration::from_nanos(header.created_unix_nanos),
+            creator_pid: header.creator_pid,
+            creator_uid: header.creator_uid,
+            slots: header.slots,
+            limits: header.limits,
+            waiters: header.waiters,
+        }
+    }
+
+    pub(crate) fn participants(&self) -> Vec<ParticipantInfo> {
+        let is_alive = |slot: &u32| {
+            self.slots().generation(*slot) != 0 && !self.machine.slot_is_free(*slot)
+        };
+        (1..=self.checked.header.slots).filter(is_alive).filter_map(|slot| self.participant_in(slot)).collect()
+    }
+
+    fn participant_in(&self, slot: u32) -> Option<ParticipantInfo> {
+        let words = self.slot_words(slot);
+        let word = |offset: usize| words.get(offset / 8).map(|word| word.load(Relaxed));
+        let command = offset_of!(SlotIdentity, command);
+        let name: [u8; 16] = bytemuck::cast([word(command)?, word(command + 8)?]);
+        let enrolled = Duration::from_nanos(word(offset_of!(SlotIdentity, enrolled_unix_nanos))?);
+        Some(ParticipantInfo {
+            slot,
+            generation: word(offset_of!(SlotIdentity, generation))?,
+            pid: word(offset_of!(SlotIdentity, pid))?,
+            pid_namespace: word(offset_of!(SlotIdentity, pid_namespace))?,
+            uid: word(offset_of!(SlotIdentity, uid))?,
+            command: String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned(),
+            enrolled: UNIX_EPOCH + enrolled,
+        })
+    }
+
+    /// All words of a block at one instant. A living writer is given time to finish.
+    pub(crate) fn snapshot(&self, region: &RegionEntry) -> Result<Vec<u64>, SyncError> {
+        let block = self.block(region)?;
+        for _ in 0..ROUNDS {
+            match block.snapshot(TRIES) {
+                Err(Fault::Busy { .. }) => std::thread::sleep(REST),
+                done => return done.map_err(|fault| self.sync_error(fault)),
+            }
+        }
+        block.snapshot(TRIES).map_err(|fault| self.sync_error(fault))
+    }
+
+    pub(crate) fn semaphore_state(&self, region: &RegionEntry) -> Result<SemaphoreState, SyncError> {
+        let words = self.snapshot(region)?;
+        let at = |index: usize| words.get(index).copied().unwrap_or(0);
+        let holders = (1..=self.checked.header.slots).filter_map(|slot| {
+            let row = 2 * slot as usize;
+            let held = at(row + 1);
+            (held > 0).then(|| (Participant { slot, generation: at(row) }, held))
+        });
+        let holders = holders.collect();
+        Ok(SemaphoreState { capacity: at(semaphore::CAPACITY), taken: at(semaphore::HOLDINGS.totals), holders })
+    }
+
+    pub(crate) fn semaphore_capacity(&self, region: &RegionEntry) -> Result<u64, AttachError> {
+        Ok(self.block(region)?.words.get(semaphore::CAPACITY).map_or(0, |word| word.load(Relaxed)))
+    }
+}

@@ -1,0 +1,175 @@
+//! What a segment shall be: counts, regions, permissions, patience.
+
+use std::ffi::OsStr;
+use std::time::Duration;
+
+use super::{Observer, Segment, attach, create};
+use crate::error::{AttachError, BadOption, CreateError};
+use crate::layout::header::RegionKind;
+use crate::layout::plan::{Labelled, Shape};
+use crate::layout::{slots, waiters};
+use crate::sys::clock;
+use crate::sys::machine::Machine;
+
+/// Describes a segment, then creates it or attaches to it.
+///
+/// Counts, regions and permissions matter to whoever creates the segment; patience and trust to everybody.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct SegmentOptions {
+    pub(crate) shape: Shape,
+    pub(crate) mode: u32,
+    pub(crate) group: Option<u32>,
+    pub(crate) any_owner: bool,
+    pub(crate) attach_timeout: Duration,
+    pub(crate) lock_slice: Duration,
+    pub(crate) doorbell_slice: Duration,
+}
+
+impl Default for SegmentOptions {
+    fn default() -> Self {
+        Self {
+            shape: Shape {
+                slots: slots::DEFAULT_SLOTS,
+                limits: 0,
+                cells: 0,
+                waiters: waiters::DEFAULT_WAITERS,
+                labelled: Vec::new(),
+            },
+            mode: 0o600,
+            group: None,
+            any_owner: false,
+            attach_timeout: Duration::from_secs(5),
+            lock_slice: Machine::LOCK_SLICE,
+            doorbell_slice: Machine::DOORBELL_SLICE,
+        }
+    }
+}
+
+impl SegmentOptions {
+    /// How many processes can be attached at one time: 1 to 4095, 256 unless set.
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.shape.slots = slots;
+        self
+    }
+
+    /// How many blocked acquirers there is room for: at most 65536, 1024 unless set.
+    pub fn waiters(mut self, waiters: u32) -> Self {
+        self.shape.waiters = waiters;
+        self
+    }
+
+    /// How many limits there is room for: at most 64, none unless set.
+    pub fn limits(mut self, limits: u32) -> Self {
+        self.shape.limits = limits;
+        self
+    }
+
+    /// Adds a mutex that guards `words` 64-bit words; see [`Segment::mutex`].
+    pub fn mutex(self, label: impl Into<String>, words: u32) -> Self {
+        self.region(RegionKind::Mutex, label.into(), words.into())
+    }
+
+    /// Adds a semaphore with this many permits; see [`Segment::semaphore`].
+    pub fn semaphore(self, label: impl Into<String>, permits: u64) -> Self {
+        self.region(RegionKind::Semaphore, label.into(), permits)
+    }
+
+    /// Adds a region of plain atomic words for the program's own use; see [`Segment::words`].
+    pub fn words(self, label: impl Into<String>, words: u32) -> Self {
+        self.region(RegionKind::Words, label.into(), words.into())
+    }
+
+    fn region(mut self, kind: RegionKind, label: String, size: u64) -> Self {
+        self.shape.labelled.push(Labelled { kind, label, size });
+        self
+    }
+
+    /// Permissions of the file: 0600 unless set. Whoever can read it can block enrolment by holding locks on
+    /// it, so nothing beyond a trusted group should be allowed in.
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Group of the file, for sharing with mode 0660.
+    pub fn group(mut self, group: u32) -> Self {
+        self.group = Some(group);
+        self
+    }
+
+    /// Accepts a segment that belongs to another user. Without it such a segment is refused, because it may
+    /// have been planted under our name.
+    pub fn any_owner(mut self, yes: bool) -> Self {
+        self.any_owner = yes;
+        self
+    }
+
+    /// How long attaching waits for others that are just doing so: 5 seconds unless set.
+    pub fn attach_timeout(mut self, timeout: Duration) -> Self {
+        self.attach_timeout = timeout;
+        self
+    }
+
+    /// How long this process waits for a lock before it asks whether the holder has died: 5 ms unless set.
+    /// Bounds how long a death can hold up others; only deaths ever depend on it.
+    pub fn lock_slice(mut self, slice: Duration) -> Self {
+        self.lock_slice = slice;
+        self
+    }
+
+    /// How long this process sleeps before it looks for permits of the dead: 100 ms unless set.
+    pub fn doorbell_slice(mut self, slice: Duration) -> Self {
+        self.doorbell_slice = slice;
+        self
+    }
+
+    /// Creates a segment that must not exist yet, and attaches to it.
+    pub fn create(&self, name: impl AsRef<OsStr>) -> Result<Segment, CreateError> {
+        create::create(self, name.as_ref())
+    }
+
+    /// Attaches to a segment, creating it first if it does not exist. One that exists must have the counts
+    /// and regions described here.
+    pub fn open(&self, name: impl AsRef<OsStr>) -> Result<Segment, CreateError> {
+        create::open(self, name.as_ref())
+    }
+
+    /// Attaches to a segment that must exist; its own counts and regions apply.
+    pub fn attach(&self, name: impl AsRef<OsStr>) -> Result<Segment, AttachError> {
+        attach::attach(self, name.as_ref())
+    }
+
+    /// Attaches for reading only: no slot is taken and nothing in the segment can be changed.
+    pub fn observe(&self, name: impl AsRef<OsStr>) -> Result<Observer, AttachError> {
+        attach::observe(self, name.as_ref())
+    }
+
+    /// Creates a segment without a name, for this process and those it forks. It cannot be truncated, and is
+    /// gone with the last of them.
+    pub fn anonymous(&self) -> Result<Segment, CreateError> {
+        create::anonymous(self)
+    }
+
+    /// Creates a segment in private memory, for the threads of this process alone. In a forked child it
+    /// answers [`AttachError::NotShared`].
+    pub fn private(&self) -> Result<Segment, CreateError> {
+        create::private(self)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), BadOption> {
+        self.shape.check()?;
+        if self.mode & !0o777 != 0 || self.mode & 0o600 != 0o600 {
+            return Err(BadOption::Mode { found: self.mode });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn machine(&self) -> Machine {
+        Machine {
+            descriptors: None,
+            lock_slice: clock::nanos(self.lock_slice),
+            doorbell_slice: clock::nanos(self.doorbell_slice),
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A mapped, checked segment: regions as the protocol wants them.
+//!
+//! The directory was checked when attaching and is kept in a copy of our own, so offsets and lengths used
+//! here cannot change under us. The words behind them can, at any time.
+
+use std::mem::offset_of;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
+
+use super::attach::Source;
+use crate::core::{Block, Fault, Holdings, Slots};
+use crate::error::{AttachError, Damage, SyncError};
+use crate::layout::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
+use crate::layout::header::{Checked, RegionEntry, RegionKind};
+use crate::layout::slots::{SLOT_WORDS, SlotIdentity};
+use crate::layout::state::StateMap;
+use crate::sys::machine::Machine;
+use crate::sys::map::Map;
+
+/// What attaching yields, for participants and observers alike.
+pub(crate) struct View {
+    pub(crate) map: Map,
+    pub(crate) checked: Checked,
+    pub(crate) machine: Machine,
+    pub(crate) source: Source,
+}
+
+impl View {
+    pub(crate) fn path(&self) -> PathBuf {
+        self.source.path()
+    }
+
+    pub(crate) fn state_map(&self) -> StateMap {
+        self.checked.header.state_map()
+    }
+
+    pub(crate) fn slots(&self) -> Slots<'_, Machine> {
+        let words = self.checked.header.slots as usize * SLOT_WORDS;
+        Slots::new(&self.machine, self.map.words64(self.checked.slots.offset, words), SLOT_WORDS)
+    }
+
+    /// All words of one slot.
+    pub(crate) fn slot_words(&self, slot: u32) -> &[AtomicU64] {
+        let offset = u64::from(slot.saturating_sub(1)) * size_of::<SlotIdentity>() as u64;
+        self.map.words64(self.checked.slots.offset + offset, SLOT_WORDS)
+    }
+
+    pub(crate) fn state(&self) -> Result<Block<'_, Machine>, AttachError> {
+        self.block(&self.checked.state)
+    }
+
+    /// The block in a region.
+    pub(crate) fn block(&self, region: &RegionEntry) -> Result<Block<'_, Machine>, AttachError> {
+        // Cannot fail after `Header::check`; if it does, that is our defect, not a reason to panic.
+        self.try_block(region).ok_or_else(|| AttachError::Damaged {
+            path: self.path(),
+            what: Damage::OutOfRange { index: 0, words: 0 },
+        })
+    }
+
+    pub(crate) fn try_block(&self, region: &RegionEntry) -> Option<Block<'_, Machine>> {
+        let word = |offset: usize| self.map.words64(region.offset + offset as u64, 1).first();
+        let half = |offset: usize| self.map.words32(region.offset + offset as u64, 1).first();
+        let entries = region.journal_entries as usize;
+        let journal_end = HEAD_BYTES + u64::from(region.journal_entries) * JOURNAL_ENTRY_BYTES;
+        let block: Block<'_, Machine> = Block {
+            env: &self.machine,
+            slots: self.slots(),
+            lock: half(offset_of!(BlockHead, lock))?,
+            doorbell: half(offset_of!(BlockHead, doorbell))?,
+            version: word(offset_of!(BlockHead, version))?,
+            journal_length: word(offset_of!(BlockHead, journal_length))?,
+            closed: word(offset_of!(BlockHead, closed))?,
+            last_sweep: word(offset_of!(BlockHead, last_sweep))?,
+            steals: word(offset_of!(BlockHead, steals))?,
+            rollbacks: word(offset_of!(BlockHead, rollbacks))?,
+            deposed: word(offset_of!(BlockHead, deposed))?,
+            journal: self.map.words64(region.offset + HEAD_BYTES, entries * 2),
+            words: self.map.words64(region.offset + journal_end, region.words as usize),
+        };
+        let is_whole = block.journal.len() == entries * 2 && block.words.len() == region.words as usize;
+        is_whole.then_some(block)
+    }
+
+    /// The region with this label.
+    pub(crate) fn region(
+        &self,
+        label: &str,
+        wanted: RegionKind,
+        expected: &'static str,
+    ) -> Result<RegionEntry, SyncError> {
+        let found = self.checked.labelled.iter().find(|(_, entry)| entry.label() == label.as_bytes());
+        match found {
+            Some((kind, entry)) if *kind == wanted => Ok(*entry),
+            Some((kind, _)) => {
+                Err(SyncError::NoSuchRegion { found: format!("{label:?} is a {}", name_of(*kind)), expected })
+            }
+            None => Err(SyncError::NoSuchRegion { found: format!("there is no region {label:?}"), expected }),
+        }
+    }
+
+    /// Every block that keeps who holds what.
+    pub(crate) fn blocks_with_holdings(&self) -> impl Iterator<Item = (RegionEntry, Holdings)> {
+        let map = self.state_map();
+        let state = Holdings {
+            totals: map.limit_words(),
+            stride: map.limit_stride(),
+            rows: map.holding_rows(),
+            limits: map.limits as usize,
+        };
+        let semaphores = self.checked.labelled.iter().filter(|(kind, _)| *kind == RegionKind::Semaphore);
+        std::iter::once((self.checked.state, state))
+            .chain(semaphores.map(|(_, entry)| (*entry, crate::core::semaphore::HOLDINGS)))
+    }
+
+    /// Every block.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = &RegionEntry> {
+        let labelled = self.checked.labelled.iter().filter(|(kind, _)| kind.is_block());
+        std::iter::once(&self.checked.state).chain(labelled.map(|(_, entry)| entry))
+    }
+
+    /// Words the program uses as it likes.
+    pub(crate) fn plain_words(&self, label: &str) -> Result<&[AtomicU64], SyncError> {
+        let region = self.region(label, RegionKind::Words, "region of words")?;
+        Ok(self.map.words64(region.offset, region.words as usize))
+    }
+
+    /// What a fault means to whoever is attaching.
+    pub(crate) fn attach_error(&self, fault: Fault, waited: std::time::Duration) -> AttachError {
+        let path = self.path();
+        match fault {
+            Fault::Busy { .. } => AttachError::Busy { path, waited },
+            Fault::Closed => AttachError::Removed { path },
+            other => AttachError::Damaged { path, what: damage(other) },
+        }
+    }
+
+    /// What a fault means to whoever uses a mutex or semaphore.
+    pub(crate) fn sync_error(&self, fault: Fault) -> SyncError {
+        match fault {
+            Fault::Busy { slot } => SyncError::Busy { slot, pid: self.pid_of(slot) },
+            Fault::Closed => SyncError::Removed,
+            Fault::OutOfRange { index, words } => SyncError::OutOfRange { index, words },
+            Fault::TooManyChanges { most } => SyncError::TooManyChanges { most },
+            other => SyncError::Damaged(damage(other)),
+        }
+    }
+
+    fn pid_of(&self, slot: u32) -> u64 {
+        let word = self.slot_words(slot).get(offset_of!(SlotIdentity, pid) / 8);
+        word.map_or(0, |pid| pid.load(std::sync::atomic::Ordering::Relaxed))
+    }
+}
+
+fn damage(fault: Fault) -> Damage {
+    match fault {
+        Fault::DamagedJournal { found, most } => Damage::Journal { found, most },
+        Fault::OutOfRange { index, words } => Damage::OutOfRange { index, words },
+        _ => Damage::Deposed,
+    }
+}
+
+pub(crate) fn name_of(kind: RegionKind) -> &'static str {
+    match kind {
+        RegionKind::Mutex => "mutex",
+        RegionKind::Semaphore => "semaphore",
+        RegionKind::Words => "region of words",
+        RegionKind::Slots | RegionKind::State | RegionKind::Waiters => "part of the set",
+    }
+}
+

@@ -1,0 +1,169 @@
+//! A semaphore across processes, whose permits return when their holder dies.
+
+use std::time::Duration;
+
+use crate::core::{NEVER, Semaphore, Take};
+use crate::error::SyncError;
+use crate::layout::header::RegionEntry;
+use crate::segment::{Segment, SemaphoreState};
+use crate::sys::machine::Machine;
+use crate::sys::{clock, fork};
+
+/// How long dropping a permit waits for the lock before a thread of its own does so instead.
+const DROP_PATIENCE: Duration = Duration::from_millis(200);
+
+/// A semaphore in a segment: several permits can be taken at once, and what a process holds returns when it
+/// dies, whatever kills it.
+///
+/// Sleepers are woken by whoever gives permits back. No order among them is promised.
+///
+/// ```
+/// use limitset::Segment;
+///
+/// let segment = Segment::options().semaphore("connections", 2).anonymous()?;
+/// let connections = segment.semaphore("connections")?;
+/// let permit = connections.acquire(2)?;
+/// assert!(connections.try_acquire(1).is_err());
+/// permit.release()?;
+/// assert_eq!(connections.available()?, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SharedSemaphore {
+    segment: Segment,
+    region: RegionEntry,
+}
+
+impl SharedSemaphore {
+    pub(crate) fn new(segment: Segment, region: RegionEntry) -> Self {
+        Self { segment, region }
+    }
+
+    /// Takes permits, however long that takes.
+    pub fn acquire(&self, permits: u64) -> Result<Permit, SyncError> {
+        self.acquire_until(permits, NEVER)
+    }
+
+    /// Takes permits, or gives up with [`SyncError::TimedOut`] after `timeout`.
+    pub fn acquire_timeout(&self, permits: u64, timeout: Duration) -> Result<Permit, SyncError> {
+        self.acquire_until(permits, clock::deadline(timeout))
+    }
+
+    /// Takes permits if they are free now, else answers [`SyncError::NotAvailable`]. It waits for the lock,
+    /// which others hold for less than a microsecond, but never for permits.
+    pub fn try_acquire(&self, permits: u64) -> Result<Permit, SyncError> {
+        let me = self.check(permits)?;
+        let fault = |fault| self.segment.view().sync_error(fault);
+        let semaphore = self.semaphore()?;
+        let mut answer = semaphore.try_take(me, permits, NEVER).map_err(fault)?;
+        let interval = self.segment.view().machine.doorbell_slice;
+        if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_due(interval) {
+            // Before refusing for want of permits, make sure that the dead hold none of them.
+            if semaphore.sweep(me, NEVER).map_err(fault)? > 0 {
+                answer = semaphore.try_take(me, permits, NEVER).map_err(fault)?;
+            }
+        }
+        self.answer(answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
+    }
+
+    /// How many permits are free now.
+    pub fn available(&self) -> Result<u64, SyncError> {
+        let state = self.state()?;
+        Ok(state.capacity.saturating_sub(state.taken))
+    }
+
+    /// Capacity, permits taken and their holders at one instant.
+    pub fn state(&self) -> Result<SemaphoreState, SyncError> {
+        self.segment.view().semaphore_state(&self.region)
+    }
+
+    /// Returns at once what the dead still hold, instead of waiting until somebody misses it; gives the number
+    /// of permits.
+    pub fn reap(&self) -> Result<u64, SyncError> {
+        let me = self.segment.participant()?;
+        self.semaphore()?.sweep(me, NEVER).map_err(|fault| self.segment.view().sync_error(fault))
+    }
+
+    fn semaphore(&self) -> Result<Semaphore<'_, Machine>, SyncError> {
+        Ok(Semaphore(self.segment.view().block(&self.region)?))
+    }
+
+    fn check(&self, permits: u64) -> Result<crate::core::Participant, SyncError> {
+        if permits == 0 {
+            return Err(SyncError::Nothing);
+        }
+        Ok(self.segment.participant()?)
+    }
+
+    fn acquire_until(&self, permits: u64, deadline: u64) -> Result<Permit, SyncError> {
+        let me = self.check(permits)?;
+        let view = self.segment.view();
+        let answer = self.semaphore()?.take(me, permits, deadline, || view.look_at_name());
+        let answer = answer.map_err(|fault| view.sync_error(fault))?;
+        self.answer(answer, permits, |wanted, available| SyncError::TimedOut { wanted, available })
+    }
+
+    fn answer(
+        &self,
+        answer: Take,
+        wanted: u64,
+        refusal: impl FnOnce(u64, u64) -> SyncError,
+    ) -> Result<Permit, SyncError> {
+        match answer {
+            Take::Taken => {
+                Ok(Permit { semaphore: self.clone(), permits: wanted, epoch: fork::epoch() })
+            }
+            Take::NotNow { available } => Err(refusal(wanted, available)),
+            Take::Never { capacity } => Err(SyncError::Never { wanted, capacity }),
+        }
+    }
+
+    fn give(&self, permits: u64, deadline: u64) -> Result<(), SyncError> {
+        let me = self.segment.participant()?;
+        let given = self.semaphore()?.give(me, permits, deadline);
+        given.map(drop).map_err(|fault| self.segment.view().sync_error(fault))
+    }
+}
+
+/// Permits, held. Dropping it gives them back; in a forked child it does nothing, because they are the
+/// parent's.
+#[must_use]
+#[derive(Debug)]
+pub struct Permit {
+    semaphore: SharedSemaphore,
+    permits: u64,
+    epoch: u64,
+}
+
+impl Permit {
+    /// How many permits these are.
+    pub fn count(&self) -> u64 {
+        self.permits
+    }
+
+    /// Gives the permits back, waiting for the lock as long as that takes.
+    pub fn release(mut self) -> Result<(), SyncError> {
+        if self.epoch != fork::epoch() {
+            return Err(SyncError::Forked);
+        }
+        self.semaphore.give(std::mem::take(&mut self.permits), NEVER)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if self.permits == 0 || self.epoch != fork::epoch() {
+            return;
+        }
+        let permits = self.permits;
+        let given = self.semaphore.give(permits, clock::deadline(DROP_PATIENCE));
+        if let Err(SyncError::Busy { .. }) = given {
+            // Somebody was stopped while holding the lock. A destructor must not hang, and the permits must
+            // not be lost: a thread waits in our place. If even that fails, they return when we exit.
+            let semaphore = self.semaphore.clone();
+            let wait = move || drop(semaphore.give(permits, NEVER));
+            let _ = std::thread::Builder::new().name("limitset-return".to_owned()).spawn(wait);
+        }
+    }
+}
+

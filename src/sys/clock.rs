@@ -1,0 +1,87 @@
+//! Clocks, and what tells one machine's run from another: boot id, namespaces.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::core::NEVER;
+
+/// Number of CLOCK_MONOTONIC in the header.
+pub(crate) const MONOTONIC: u32 = 0;
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub(crate) fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is a live timespec that the call fills in; this clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.cast_unsigned())
+}
+
+/// The instant `wait` from now; never, if that is more than five centuries away.
+pub(crate) fn deadline(wait: Duration) -> u64 {
+    monotonic().saturating_add(nanos(wait)).min(NEVER)
+}
+
+/// A duration in nanoseconds, as many as fit.
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Wall clock, for people to read; nothing is decided by it.
+pub(crate) fn unix_nanos() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos)
+}
+
+/// Identity of this boot of the kernel; zeros where /proc does not tell.
+pub(crate) fn boot_id() -> [u64; 2] {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let half = |range| digits.get(range).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
+    [half(0..16), half(16..32)]
+}
+
+/// Identity of this process's time namespace, which may shift the clock; 0 where there is none to see.
+pub(crate) fn time_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/time").map_or(0, |it| it.ino())
+}
+
+/// Identity of this process's PID namespace; 0 where it cannot be seen.
+pub(crate) fn pid_namespace() -> u64 {
+    fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino())
+}
+
+/// Name of this process, as `ps` shows it: the first 16 bytes, as two words.
+pub(crate) fn command() -> [u64; 2] {
+    let mut name = [0u8; 16];
+    let text = fs::read("/proc/self/comm").unwrap_or_default();
+    for (to, from) in name.iter_mut().zip(text.trim_ascii_end()) {
+        *to = *from;
+    }
+    bytemuck::cast(name)
+}
+
+/// Sixteen random bytes.
+pub(crate) fn random() -> [u8; 16] {
+    let mut bytes = [0u8; 16];
+    // SAFETY: the buffer is live and as long as stated; at most that many bytes are written to it.
+    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if filled != 16 {
+        // Before the pool is ready at boot: time and process still tell two segments apart.
+        bytes = bytemuck::cast([unix_nanos(), u64::from(std::process::id())]);
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_tells_who_it_is() {
+        assert_ne!(boot_id(), [0, 0]);
+        assert_eq!(boot_id(), boot_id());
+        assert_ne!(random(), random());
+        assert!(monotonic() <= monotonic());
+        assert!(deadline(Duration::MAX) == NEVER);
+    }
+}

@@ -1,0 +1,98 @@
+//! The machine as the protocol's environment.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::liveness::Descriptors;
+use super::{clock, futex};
+use crate::core::{Env, Waited, Waiting};
+
+/// Real memory, real futexes, real deaths.
+pub struct Machine {
+    /// None: private memory, where nobody dies alone.
+    pub(crate) descriptors: Option<Arc<Descriptors>>,
+    /// How long waits for a lock last before the holder's life is questioned.
+    pub(crate) lock_slice: u64,
+    /// How long waits for a doorbell last before somebody looks for the dead.
+    pub(crate) doorbell_slice: u64,
+}
+
+impl Machine {
+    /// Default of [`lock_slice`](Self::lock_slice).
+    pub(crate) const LOCK_SLICE: Duration = Duration::from_millis(5);
+    /// Default of [`doorbell_slice`](Self::doorbell_slice).
+    pub(crate) const DOORBELL_SLICE: Duration = Duration::from_millis(100);
+}
+
+impl Env for Machine {
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+    /// About half a microsecond: longer than any critical section of an undisturbed holder.
+    const SPINS: u32 = 20;
+
+    #[inline]
+    fn load32(&self, word: &AtomicU32, order: Ordering) -> u32 {
+        word.load(order)
+    }
+
+    #[inline]
+    fn cas32(&self, word: &AtomicU32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
+        word.compare_exchange(from, to, order, Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn load64(&self, word: &AtomicU64, order: Ordering) -> u64 {
+        word.load(order)
+    }
+
+    #[inline]
+    fn store64(&self, word: &AtomicU64, value: u64, order: Ordering) {
+        word.store(value, order);
+    }
+
+    #[inline]
+    fn cas64(&self, word: &AtomicU64, from: u64, to: u64, order: Ordering) -> Result<u64, u64> {
+        word.compare_exchange(from, to, order, Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn fence(&self, order: Ordering) {
+        std::sync::atomic::fence(order);
+    }
+
+    #[inline]
+    fn pause(&self) {
+        std::hint::spin_loop();
+    }
+
+    #[cold]
+    fn wait(&self, what: Waiting, word: &AtomicU32, seen: u32, deadline: u64) -> Waited {
+        let slice = match what {
+            Waiting::Lock => self.lock_slice,
+            Waiting::Doorbell => self.doorbell_slice,
+        };
+        let left = deadline.saturating_sub(clock::monotonic());
+        if futex::wait(word, seen, slice.min(left)) { Waited::SliceOver } else { Waited::Woken }
+    }
+
+    #[cold]
+    fn wake_one(&self, word: &AtomicU32) {
+        futex::wake(word, 1);
+    }
+
+    #[cold]
+    fn wake_all(&self, word: &AtomicU32) {
+        futex::wake(word, i32::MAX);
+    }
+
+    #[cold]
+    fn slot_is_free(&self, slot: u32) -> bool {
+        self.descriptors.as_ref().is_some_and(|descriptors| descriptors.is_free(slot))
+    }
+
+    #[inline]
+    fn now(&self) -> u64 {
+        clock::monotonic()
+    }
+}

@@ -1,0 +1,19 @@
+//! The machine: mapping, futexes, liveness, clocks, fork detection. All `unsafe` of the product lives here.
+//!
+//! ```text
+//! map        mapped memory as atomic words, bounds-checked
+//! futex      sleeping and waking across processes
+//! file       opening, making and publishing segment files
+//! liveness   one kernel lock per participant, which ends exactly with its address space
+//! fork       noticing a fork; acting in the child
+//! clock      instants; boot and namespace identities
+//! machine    all of it behind `core::Env`
+//! ```
+
+pub(crate) mod clock;
+pub(crate) mod file;
+pub(crate) mod fork;
+pub(crate) mod futex;
+pub(crate) mod liveness;
+pub(crate) mod machine;
+pub(crate) mod map;

@@ -1,0 +1,192 @@
+//! The table of test parts: what each one runs, in the order they run.
+
+use std::path::Path;
+use std::{fs, io};
+
+/// One part of `cargo xtask test`, able to run alone.
+pub(crate) struct Part {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) work: Work,
+}
+
+/// What a part does, and so how it counts.
+pub(crate) enum Work {
+    /// Commands that succeed or fail as a whole: one check.
+    Check(fn() -> Vec<Step>),
+    /// Commands whose output says which tests ran; given the repository's root.
+    Tests(fn(&Path) -> io::Result<Vec<Step>>),
+    /// No segment of a test may outlive the run: one check.
+    Leftovers,
+}
+
+/// One run of cargo.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) args: Vec<String>,
+    /// The component that provides the cargo subcommand, where it is not cargo's own.
+    pub(crate) component: Option<&'static str>,
+    /// Added to RUSTDOCFLAGS, after what the caller has already set there.
+    pub(crate) rustdoc_flags: Option<&'static str>,
+}
+
+pub(crate) const PARTS: &[Part] = &[
+    Part {
+        name: "fmt",
+        about: "the source is formatted",
+        work: Work::Check(|| {
+            vec![Step { component: Some("rustfmt"), ..cargo(&["fmt", "--all", "--check"]) }]
+        }),
+    },
+    Part {
+        name: "clippy",
+        about: "no lint warns",
+        work: Work::Check(|| {
+            let args = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+            vec![Step { component: Some("clippy"), ..cargo(&args) }]
+        }),
+    },
+    Part {
+        name: "unit",
+        about: "unit tests, and the integration tests that need no part of their own",
+        work: Work::Tests(unit),
+    },
+    Part {
+        name: "doc-tests",
+        about: "the examples in the documentation",
+        work: Work::Tests(|_| Ok(vec![cargo(&["test", "-p", "limitset", "--doc", "--", "--show-output"])])),
+    },
+    Part {
+        name: "processes",
+        about: "several processes on one segment",
+        work: Work::Tests(|_| {
+            let args = ["test", "--release", "-p", "limitset", "--test", "processes", "--", "--nocapture"];
+            Ok(vec![cargo(&args)])
+        }),
+    },
+    Part {
+        name: "loom",
+        about: "the protocol under every interleaving of small cases",
+        work: Work::Tests(|_| {
+            let args = ["test", "--release", "--no-fail-fast", "-p", "loom-tests"];
+            Ok(vec![cargo(&args).and(&["--", "--nocapture", "--test-threads=2"])])
+        }),
+    },
+    Part {
+        name: "crash",
+        about: "a process dies at any instruction, the rest carry on",
+        work: Work::Tests(|_| {
+            let args = ["test", "--release", "--no-fail-fast", "-p", "limitset"];
+            let tests = ["--test", "crash_step", "--test", "crash_kill"];
+            Ok(vec![cargo(&args).and(&tests).and(&["--", "--nocapture", "--test-threads=1"])])
+        }),
+    },
+    Part {
+        name: "docs",
+        about: "the documentation builds without a warning",
+        work: Work::Check(|| {
+            let step = cargo(&["doc", "--workspace", "--no-deps"]);
+            vec![Step { rustdoc_flags: Some("-D warnings"), ..step }]
+        }),
+    },
+    Part { name: "leftovers", about: "the tests left no segment in /dev/shm", work: Work::Leftovers },
+];
+
+/// The parts and what they check, for people.
+pub(crate) fn list() -> String {
+    let mut text = String::from("parts of `test`, in order:\n");
+    for part in PARTS {
+        text += &format!("  {:<16} {}\n", part.name, part.about);
+    }
+    text
+}
+
+/// The parts named, in the table's order; all of them when none is named.
+/// The error is the first name that is no part.
+pub(crate) fn select(names: &[String]) -> Result<Vec<&'static Part>, &str> {
+    if let Some(unknown) = names.iter().find(|name| !PARTS.iter().any(|part| part.name == *name)) {
+        return Err(unknown);
+    }
+    Ok(PARTS.iter().filter(|part| names.is_empty() || names.iter().any(|name| name == part.name)).collect())
+}
+
+fn cargo(args: &[&str]) -> Step {
+    Step::default().and(args)
+}
+
+impl Step {
+    fn and(mut self, args: &[&str]) -> Step {
+        self.args.extend(args.iter().map(|arg| (*arg).to_owned()));
+        self
+    }
+}
+
+fn unit(root: &Path) -> io::Result<Vec<Step>> {
+    let mut product = cargo(&["test", "--no-fail-fast", "-p", "limitset", "--lib"]);
+    for name in unit_test_files(&root.join("tests"))? {
+        product = product.and(&["--test", &name]);
+    }
+    // Captured output of passing tests is shown at the end, or SKIPPED lines would be lost.
+    let show = ["--", "--show-output"];
+    Ok(vec![product.and(&show), cargo(&["test", "-p", "xtask"]).and(&show)])
+}
+
+/// The integration tests in `folder`, but for those that have a part of their own.
+fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let stem = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        if let Some(stem) = stem
+            && path.extension().is_some_and(|extension| extension == "rs")
+            && !stem.starts_with("crash")
+            && stem != "processes"
+        {
+            names.push(stem);
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(parts: &[&Part]) -> Vec<&'static str> {
+        parts.iter().map(|part| part.name).collect()
+    }
+
+    #[test]
+    fn no_name_selects_every_part_and_names_run_in_the_order_of_the_table() {
+        assert_eq!(select(&[]).unwrap().len(), PARTS.len());
+        let chosen = select(&["crash".into(), "fmt".into(), "crash".into()]).unwrap();
+        assert_eq!(names(&chosen), ["fmt", "crash"]);
+    }
+
+    #[test]
+    fn an_unknown_part_is_named() {
+        assert_eq!(select(&["fmt".into(), "lom".into()]).err(), Some("lom"));
+    }
+
+    #[test]
+    fn part_names_are_unique_and_leftovers_are_looked_for_last() {
+        let mut all: Vec<_> = PARTS.iter().map(|part| part.name).collect();
+        assert_eq!(all.last(), Some(&"leftovers"));
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), PARTS.len());
+    }
+
+    #[test]
+    fn integration_tests_are_found_without_those_that_have_their_own_part() {
+        let folder = std::env::temp_dir().join(format!("xtask-parts-{}", std::process::id()));
+        fs::create_dir_all(folder.join("support")).unwrap();
+        for name in ["tidy.rs", "attach.rs", "crash_step.rs", "crash_kill.rs", "processes.rs", "notes.md"] {
+            fs::write(folder.join(name), "").unwrap();
+        }
+        let found = unit_test_files(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(found.unwrap(), ["attach", "tidy"]);
+    }
+}
