@@ -9,4 +9,4 @@ pub mod sync;
 #[allow(unsafe_code)]
 mod sys;
 
-pub use segment::{Listed, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState};
+pub use segment::{Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState};

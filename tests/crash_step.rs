@@ -1,1 +1,412 @@
-fn main(){}
+//! Death at every machine instruction.
+//!
+//! A victim runs one operation, single-stepped. After every instruction the bytes of its segment are copied to
+//! another file, where the victim holds no byte and so is dead, and a healthy participant recovers the copy:
+//! all or none, nothing held by the dead, no hang. Then the same with real SIGKILLs at 200 of those points. The
+//! state moves between runs; otherwise a stale journal entry would undo to the right value by luck.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "support/mod.rs"]
+mod support;
+#[path = "support/victim.rs"]
+mod victim;
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use limitset::core::{Env, Guard, Holdings, Locked, NEVER, Participant};
+use limitset::{Segment, SegmentOptions};
+use support::{Random, TempName};
+use victim::Victim;
+
+const LIMITS: usize = 3;
+/// Word of a limit that counts what was ever consumed; its total is word 0.
+const CONSUMED: usize = 3;
+/// Real kills, spread over all instructions of a run.
+const KILLS: u64 = 200;
+/// Runs with a copy at every instruction, each from another state.
+const RUNS: u64 = 3;
+
+fn main() {
+    support::main(
+        &[("update", update_role), ("semaphore", semaphore_role), ("reap", reap_role), ("hold", hold_role)],
+        vec![
+            ("an_update_of_three_limits_survives_death_at_every_instruction", update_survives),
+            ("taking_and_giving_permits_survives_death_at_every_instruction", semaphore_survives),
+            ("reaping_the_dead_survives_death_at_every_instruction", reaping_survives),
+        ],
+    );
+}
+
+fn options() -> SegmentOptions {
+    Segment::options()
+        .slots(4)
+        .waiters(2)
+        .limits(3)
+        .semaphore("db", 100)
+        .lock_slice(Duration::from_micros(20))
+}
+
+// ---- what the victims do ----
+
+/// Takes from all three limits in one transaction, as an acquire does.
+fn take_three<E: Env>(guard: &mut Guard<'_, E>, holdings: Holdings, amounts: [u64; LIMITS]) {
+    holdings.adopt(guard).unwrap();
+    let me = guard.holder();
+    let mut change = guard.begin();
+    for (limit, amount) in amounts.into_iter().enumerate() {
+        holdings.take(&mut change, me, limit, amount).unwrap();
+        let consumed = holdings.totals + limit * holdings.stride + CONSUMED;
+        let value = change.get(consumed).unwrap();
+        change.set(consumed, value + amount).unwrap();
+    }
+    change.commit();
+}
+
+fn update(segment: &Segment, amounts: [u64; LIMITS]) {
+    let (block, holdings) = segment.state_block().unwrap();
+    let mut guard = block.lock(segment.participant().unwrap(), NEVER).unwrap().guard();
+    take_three(&mut guard, holdings, amounts);
+    guard.unlock().unwrap();
+}
+
+fn update_role(arguments: &[String]) {
+    let (name, amounts) = name_and_amounts(arguments);
+    // Once elsewhere, so that the run below has no first-time work of the loader in it.
+    update(&options().private().unwrap(), amounts);
+    let segment = options().attach(name).unwrap();
+    victim::stop_here();
+    update(&segment, amounts);
+    leave();
+}
+
+fn name_and_amounts(arguments: &[String]) -> (&String, [u64; LIMITS]) {
+    let amounts: Vec<u64> = arguments[1..].iter().map(|amount| amount.parse().unwrap()).collect();
+    (&arguments[0], amounts.try_into().unwrap())
+}
+
+/// Takes, says so, and waits to be killed.
+fn hold_role(arguments: &[String]) {
+    let (name, amounts) = name_and_amounts(arguments);
+    let segment = options().attach(name).unwrap();
+    update(&segment, amounts);
+    support::say("holding");
+    support::listen();
+}
+
+fn semaphore_role(arguments: &[String]) {
+    let work = |segment: &Segment| {
+        let db = segment.semaphore("db").unwrap();
+        let permit = db.acquire(7).unwrap();
+        let more = db.try_acquire(2).unwrap();
+        permit.release().unwrap();
+        std::mem::forget(more);
+    };
+    work(&options().private().unwrap());
+    let segment = options().attach(&arguments[0]).unwrap();
+    victim::stop_here();
+    work(&segment);
+    leave();
+}
+
+fn reap_role(arguments: &[String]) {
+    let segment = options().attach(&arguments[0]).unwrap();
+    let (block, holdings) = segment.state_block().unwrap();
+    let me = segment.participant().unwrap();
+    holdings.sweep(block, me, NEVER).unwrap();
+    victim::stop_here();
+    // The dead one enrolled, took and died after the line above: see `reaping_survives`.
+    holdings.sweep(block, me, NEVER).unwrap();
+    leave();
+}
+
+/// Ends at once, holding whatever is held: no destructors, no exit handlers.
+fn leave() -> ! {
+    // SAFETY: ends the process; nothing of it is used afterwards.
+    unsafe { libc::_exit(0) }
+}
+
+// ---- what the healthy one checks ----
+
+/// What survivors found.
+#[derive(Default, Debug)]
+struct Tally {
+    points: u64,
+    steals: u64,
+    torn: u64,
+    leaked: u64,
+    worst_wait: Duration,
+}
+
+impl Tally {
+    fn print(&self, what: &str) {
+        println!(
+            "{what}: {} points of death, {} locks stolen, {} torn, {} leaked, worst wait {:?}",
+            self.points, self.steals, self.torn, self.leaked, self.worst_wait
+        );
+    }
+
+    fn assert_clean(&self) {
+        assert!(self.points > 0 && self.steals > 0, "the test did not test: {self:?}");
+        assert_eq!((self.torn, self.leaked), (0, 0), "{self:?}");
+    }
+}
+
+/// Totals, consumed, and the sum of what the slots hold, limit by limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Picture {
+    totals: Vec<u64>,
+    consumed: Vec<u64>,
+    held: Vec<u64>,
+    /// Of that, by whoever looks.
+    mine: Vec<u64>,
+}
+
+impl Picture {
+    fn of<E: Env>(guard: &Guard<'_, E>, holdings: Holdings) -> Self {
+        let me = guard.holder();
+        let row = |slot: u32| holdings.rows + (slot as usize - 1) * (1 + LIMITS);
+        let limits = |word: &dyn Fn(usize) -> u64| (0..LIMITS).map(word).collect::<Vec<_>>();
+        let get = |index: usize| guard.get(index).unwrap();
+        let is_mine = get(row(me.slot)) == me.generation;
+        let slots = guard.block().slots.count();
+        Self {
+            totals: limits(&|limit| get(holdings.totals + limit * holdings.stride)),
+            consumed: limits(&|limit| get(holdings.totals + limit * holdings.stride + CONSUMED)),
+            held: limits(&|limit| (1..=slots).map(|slot| get(row(slot) + 1 + limit)).sum()),
+            mine: limits(&|limit| if is_mine { get(row(me.slot) + 1 + limit) } else { 0 }),
+        }
+    }
+}
+
+fn look(segment: &Segment) -> Picture {
+    let (block, holdings) = segment.state_block().unwrap();
+    let guard = block.lock(segment.participant().unwrap(), NEVER).unwrap().guard();
+    Picture::of(&guard, holdings)
+}
+
+/// Recovers the state block as any participant would at its next use; `is_whole` judges what it finds.
+fn recover_state(segment: &Segment, tally: &mut Tally, is_whole: &dyn Fn(&Picture) -> bool) {
+    let (block, holdings) = segment.state_block().unwrap();
+    let me = segment.participant().unwrap();
+    let start = Instant::now();
+    let locked = block.lock(me, NEVER).unwrap();
+    tally.worst_wait = tally.worst_wait.max(start.elapsed());
+    tally.steals += u64::from(matches!(locked, Locked::OwnerDied(_)));
+    let guard = locked.guard();
+    let picture = Picture::of(&guard, holdings);
+    guard.unlock().unwrap();
+    tally.torn += u64::from(picture.totals != picture.held || !is_whole(&picture));
+    holdings.sweep(block, me, NEVER).unwrap();
+    let after = look(segment);
+    tally.leaked += u64::from(after.totals != after.mine);
+    // The next one works as if nothing had happened.
+    update(segment, [1, 2, 3]);
+    let later = look(segment);
+    let grown: Vec<u64> = after.totals.iter().zip([1, 2, 3]).map(|(total, more)| total + more).collect();
+    tally.torn += u64::from(later.totals != grown || later.held != grown);
+    tally.points += 1;
+}
+
+/// The same for the semaphore, through its public face; first as an observer who may not write.
+fn recover_semaphore(segment: &Segment, tally: &mut Tally) {
+    let db = segment.semaphore("db").unwrap();
+    let seen = db.state().unwrap();
+    let held: u64 = seen.holders.iter().map(|(_, held)| held).sum();
+    tally.torn += u64::from(seen.taken != held);
+    let steals = db.statistics().unwrap().steals;
+    let start = Instant::now();
+    let permit = db.acquire(3).unwrap();
+    tally.worst_wait = tally.worst_wait.max(start.elapsed());
+    tally.steals += db.statistics().unwrap().steals - steals;
+    let returned = db.reap().unwrap();
+    let after = db.state().unwrap();
+    let me: Participant = segment.participant().unwrap();
+    tally.leaked += u64::from(after.taken != 3 || after.holders != [(me, 3)] || returned > held);
+    permit.release().unwrap();
+    tally.leaked += u64::from(db.available().unwrap() != 100);
+    tally.points += 1;
+}
+
+// ---- the segment and its copy ----
+
+/// A segment in which the victim lives, and a copy in which it is dead.
+struct Twin {
+    name: TempName,
+    /// Attached to the original, in slot 1: moves the state, and recovers after real kills.
+    mover: Segment,
+    original: File,
+    copy: File,
+    _copy_name: TempName,
+    /// Attached to the copy, in slot 1 too.
+    healthy: Segment,
+    /// Bytes of the healthy one's slot, which are its own and not copied.
+    own_slot: std::ops::Range<usize>,
+}
+
+impl Twin {
+    fn new() -> Self {
+        let (name, copy_name) = (TempName::new(), TempName::new());
+        let mover = options().create(&name).unwrap();
+        std::fs::copy(name.path(), copy_name.path()).unwrap();
+        let healthy = options().attach(&copy_name).unwrap();
+        assert_eq!(healthy.participant().unwrap().slot, 1);
+        let open = |name: &TempName| OpenOptions::new().read(true).write(true).open(name.path()).unwrap();
+        let (original, copy) = (open(&name), open(&copy_name));
+        let slots = slots_offset(&original);
+        Self { name, mover, original, copy, _copy_name: copy_name, healthy, own_slot: slots..slots + 128 }
+    }
+
+    fn copy(&self) {
+        let mut bytes = vec![0; usize::try_from(self.original.metadata().unwrap().len()).unwrap()];
+        self.original.read_exact_at(&mut bytes, 0).unwrap();
+        self.copy.write_all_at(&bytes[..self.own_slot.start], 0).unwrap();
+        let end = self.own_slot.end;
+        self.copy.write_all_at(&bytes[end..], end as u64).unwrap();
+    }
+
+    /// Gives the mover other holdings than before.
+    fn move_state(&self, random: &mut Random) {
+        let (block, holdings) = self.mover.state_block().unwrap();
+        let me = self.mover.participant().unwrap();
+        let mut guard = block.lock(me, NEVER).unwrap().guard();
+        take_three(&mut guard, holdings, [(); LIMITS].map(|()| 1 + random.below(1_000_000)));
+        let mut change = guard.begin();
+        for limit in 0..LIMITS {
+            holdings.give(&mut change, me, limit, random.below(1_000_000)).unwrap();
+        }
+        change.commit();
+    }
+}
+
+/// Where the slots are: region kind 1 in the directory of docs/format.md.
+fn slots_offset(file: &File) -> usize {
+    let mut header = [0; 2048];
+    file.read_exact_at(&mut header, 0).unwrap();
+    let word = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap());
+    let entry = (0..24).map(|index| 128 + index * 64).find(|at| word(*at) & 0xffff_ffff == 1).unwrap();
+    usize::try_from(word(entry + 8)).unwrap()
+}
+
+type Start<'a> = &'a dyn Fn() -> Option<Victim>;
+
+/// Steps a victim through its whole operation, recovering a copy after every instruction.
+fn die_in_copies(twin: &Twin, start: Start<'_>, recover: &mut dyn FnMut(&Segment)) -> Option<u64> {
+    let mut victim = start()?;
+    let mut instructions = 0;
+    loop {
+        twin.copy();
+        recover(&twin.healthy);
+        if !victim.step() {
+            return Some(instructions);
+        }
+        instructions += 1;
+    }
+}
+
+/// Really kills a victim after that many instructions.
+fn die_after(instructions: u64, start: Start<'_>) {
+    let mut victim = start().expect("tracing worked before");
+    for _ in 0..instructions {
+        assert!(victim.step(), "this run was shorter than the last");
+    }
+    victim.kill();
+}
+
+/// Everything for one operation. `prepare` moves the state and tells how to start a victim and how to judge.
+fn survives(what: &str, mut recover: impl FnMut(&Twin, &Segment, &mut Tally, &Expected), role: Role) {
+    victim::stay_on_one_cpu();
+    let twin = Twin::new();
+    let mut random = Random::new(7);
+    let (mut copies, mut kills) = (Tally::default(), Tally::default());
+    let mut shortest = u64::MAX;
+    for _ in 0..RUNS {
+        let expected = Expected::new(&twin, &mut random);
+        let start = || role(&twin, &expected);
+        let judge = &mut |segment: &Segment| recover(&twin, segment, &mut copies, &expected);
+        let Some(instructions) = die_in_copies(&twin, &start, judge) else {
+            println!("SKIPPED {what}: this machine does not allow tracing");
+            return;
+        };
+        shortest = shortest.min(instructions);
+        // The victim is gone, with all it held, also in the original.
+        recover(&twin, &twin.mover, &mut kills, &expected);
+    }
+    copies.print(&format!("{what}, copied at every instruction"));
+    for point in 0..KILLS {
+        let expected = Expected::new(&twin, &mut random);
+        die_after(shortest * point / KILLS, &|| role(&twin, &expected));
+        recover(&twin, &twin.mover, &mut kills, &expected);
+    }
+    kills.print(&format!("{what}, killed"));
+    copies.assert_clean();
+    kills.assert_clean();
+}
+
+/// What may be found after a death: the picture before, and what the victim adds.
+struct Expected {
+    before: Picture,
+    amounts: [u64; LIMITS],
+}
+
+impl Expected {
+    fn new(twin: &Twin, random: &mut Random) -> Self {
+        twin.move_state(random);
+        Self { before: look(&twin.mover), amounts: [(); LIMITS].map(|()| 1 + random.below(1_000)) }
+    }
+
+    fn arguments(&self) -> [String; LIMITS] {
+        self.amounts.map(|amount| amount.to_string())
+    }
+
+    /// All of the victim's changes, or none.
+    fn all_or_none(&self, found: &Picture) -> bool {
+        let plus = |values: &[u64]| -> Vec<u64> {
+            values.iter().zip(self.amounts).map(|(value, amount)| value + amount).collect()
+        };
+        let none = (&found.totals, &found.consumed) == (&self.before.totals, &self.before.consumed);
+        let (totals, consumed) = (plus(&self.before.totals), plus(&self.before.consumed));
+        none || (&found.totals, &found.consumed) == (&totals, &consumed)
+    }
+}
+
+type Role = fn(&Twin, &Expected) -> Option<Victim>;
+
+fn start_update(twin: &Twin, expected: &Expected) -> Option<Victim> {
+    let [a, b, c] = expected.arguments();
+    Victim::start("update", &[&twin.name.0, &a, &b, &c])
+}
+
+fn update_survives() {
+    let judge = |_: &Twin, segment: &Segment, tally: &mut Tally, expected: &Expected| {
+        recover_state(segment, tally, &|found| expected.all_or_none(found));
+    };
+    survives("update of three limits", judge, start_update);
+}
+
+fn semaphore_survives() {
+    let judge = |_: &Twin, segment: &Segment, tally: &mut Tally, _: &Expected| recover_semaphore(segment, tally);
+    survives("semaphore", judge, |twin, _| Victim::start("semaphore", &[&twin.name.0]));
+}
+
+fn reaping_survives() {
+    let judge = |_: &Twin, segment: &Segment, tally: &mut Tally, expected: &Expected| {
+        // The dead one's charge stays, whoever returns its permits and however far that got.
+        let consumed = |found: &Picture| {
+            found.consumed.iter().zip(&expected.before.consumed).zip(expected.amounts).all(
+                |((found, before), amount)| *found == before + amount,
+            )
+        };
+        recover_state(segment, tally, &consumed);
+    };
+    survives("reaping", judge, |twin, expected| {
+        let reaper = Victim::start("reap", &[&twin.name.0])?;
+        let [a, b, c] = expected.arguments();
+        let mut dead = support::Worker::start("hold", &[&twin.name.0, &a, &b, &c]);
+        dead.expect("holding");
+        dead.kill();
+        Some(reaper)
+    });
+}

@@ -110,6 +110,27 @@ impl<'a, E: Env> Locked<'a, E> {
 }
 
 impl<'a, E: Env> Block<'a, E> {
+    /// The same block seen through another environment: one that counts operations, or spoils one.
+    pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
+        let Self { lock, doorbell, version, journal_length, closed, last_sweep, .. } = self;
+        let Self { steals, rollbacks, deposed, journal, words, .. } = self;
+        Block {
+            env,
+            slots: self.slots.with_env(env),
+            lock,
+            doorbell,
+            version,
+            journal_length,
+            closed,
+            last_sweep,
+            steals,
+            rollbacks,
+            deposed,
+            journal,
+            words,
+        }
+    }
+
     /// Takes the lock, waiting until `deadline`. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
     /// still steals from the dead.
     pub fn lock(self, me: Participant, deadline: u64) -> Result<Locked<'a, E>, Fault> {

@@ -35,6 +35,11 @@ impl<'a, E: Env> Slots<'a, E> {
         Self { env, words, stride: stride.max(1) }
     }
 
+    /// The same slots seen through another environment; see [`Block::with_env`](super::Block::with_env).
+    pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Slots<'a, F> {
+        Slots { env, words: self.words, stride: self.stride }
+    }
+
     /// How many slots there are; the last one's number.
     pub fn count(&self) -> u32 {
         u32::try_from(self.words.len() / self.stride).unwrap_or(u32::MAX)

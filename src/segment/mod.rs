@@ -37,7 +37,7 @@ use crate::layout::plan::Shape;
 use crate::sync::{SharedMutex, SharedSemaphore};
 use crate::sys::machine::Machine;
 
-pub use self::observer::{Listed, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
+pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;
 

@@ -93,6 +93,18 @@ pub struct SemaphoreState {
     pub holders: Vec<(Participant, u64)>,
 }
 
+/// What a lock has seen of deaths. Never reset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockStatistics {
+    /// How often it was taken from a dead holder.
+    pub steals: u64,
+    /// How many of those had left an update half done, which was then undone.
+    pub rollbacks: u64,
+    /// How often an unlock found it in other hands. Anything but 0 is a defect worth a report.
+    pub deposed: u64,
+}
+
 impl Observer {
     /// What the segment says about itself.
     pub fn info(&self) -> SegmentInfo {
@@ -178,6 +190,15 @@ impl View {
         });
         let holders = holders.collect();
         Ok(SemaphoreState { capacity: at(semaphore::CAPACITY), taken: at(semaphore::HOLDINGS.totals), holders })
+    }
+
+    pub(crate) fn statistics(&self, region: &RegionEntry) -> Result<LockStatistics, SyncError> {
+        let block = self.block(region)?;
+        Ok(LockStatistics {
+            steals: block.steals.load(Relaxed),
+            rollbacks: block.rollbacks.load(Relaxed),
+            deposed: block.deposed.load(Relaxed),
+        })
     }
 
     pub(crate) fn semaphore_capacity(&self, region: &RegionEntry) -> Result<u64, AttachError> {

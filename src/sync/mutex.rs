@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::core::{self, AT_ONCE, Block, NEVER};
 use crate::error::SyncError;
 use crate::layout::header::RegionEntry;
-use crate::segment::Segment;
+use crate::segment::{LockStatistics, Segment};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
@@ -77,6 +77,11 @@ impl SharedMutex {
     /// The guarded words as they were at one instant, without waiting for the lock.
     pub fn snapshot(&self) -> Result<Vec<u64>, SyncError> {
         self.segment.view().snapshot(&self.region)
+    }
+
+    /// What its lock has seen of deaths.
+    pub fn statistics(&self) -> Result<LockStatistics, SyncError> {
+        self.segment.view().statistics(&self.region)
     }
 
     fn block(&self) -> Result<Block<'_, Machine>, SyncError> {

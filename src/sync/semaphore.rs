@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::core::{NEVER, Semaphore, Take};
 use crate::error::SyncError;
 use crate::layout::header::RegionEntry;
-use crate::segment::{Segment, SemaphoreState};
+use crate::segment::{LockStatistics, Segment, SemaphoreState};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
@@ -82,6 +82,11 @@ impl SharedSemaphore {
     pub fn reap(&self) -> Result<u64, SyncError> {
         let me = self.segment.participant()?;
         self.semaphore()?.sweep(me, NEVER).map_err(|fault| self.segment.view().sync_error(fault))
+    }
+
+    /// What its lock has seen of deaths.
+    pub fn statistics(&self) -> Result<LockStatistics, SyncError> {
+        self.segment.view().statistics(&self.region)
     }
 
     fn semaphore(&self) -> Result<Semaphore<'_, Machine>, SyncError> {

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 /// Generous, because machines are noisy: it only tells a hang from slowness.
 const WATCHDOG: Duration = Duration::from_secs(300);
-const ROLE: &str = "LIMITSET_TEST_ROLE";
+pub const ROLE: &str = "LIMITSET_TEST_ROLE";
 
 /// A segment name nobody else uses; whatever is there under it is removed at the end.
 pub struct TempName(pub String);
