@@ -49,20 +49,30 @@ pub enum BadOption {
 pub enum Malformed {
     #[error("it has {found} bytes, a segment at least {expected}: not a segment, or cut short; remove it")]
     TooShort { found: u64, expected: u64 },
-    #[error("it starts with {:?}, a segment with \"LIMITSET\": another program's file; use another name",
-        String::from_utf8_lossy(found))]
+    #[error(
+        "it starts with {:?}, a segment with \"LIMITSET\": another program's file; use another name",
+        String::from_utf8_lossy(found)
+    )]
     Magic { found: [u8; 8] },
-    #[error("its byte order stamp is {found:#010x}, this machine's {expected:#010x}: made on a machine of \
-        the other byte order; create it anew")]
+    #[error(
+        "its byte order stamp is {found:#010x}, this machine's {expected:#010x}: made on a machine of \
+        the other byte order; create it anew"
+    )]
     ByteOrder { found: u32, expected: u32 },
-    #[error("it has format version {found}, this build reads {expected}: use one version of limitset \
-        in all processes, or remove the segment when nobody uses it")]
+    #[error(
+        "it has format version {found}, this build reads {expected}: use one version of limitset \
+        in all processes, or remove the segment when nobody uses it"
+    )]
     FormatVersion { found: u32, expected: u32 },
-    #[error("it has {word_bytes}-byte words and {line_bytes}-byte lines, this build 8 and 128: made for \
-        another kind of machine; create it anew")]
+    #[error(
+        "it has {word_bytes}-byte words and {line_bytes}-byte lines, this build 8 and 128: made for \
+        another kind of machine; create it anew"
+    )]
     Machine { word_bytes: u32, line_bytes: u32 },
-    #[error("its layout hash is {found:#x}, this build's {expected:#x}: made by a build with another \
-        layout; use one version of limitset in all processes")]
+    #[error(
+        "its layout hash is {found:#x}, this build's {expected:#x}: made by a build with another \
+        layout; use one version of limitset in all processes"
+    )]
     LayoutHash { found: u64, expected: u64 },
     #[error("its header has checksum {found:#x}, its bytes give {expected:#x}: damaged; remove it")]
     Checksum { found: u64, expected: u64 },
@@ -114,8 +124,10 @@ pub enum AttachError {
     Removed { path: PathBuf },
     #[error("{} is damaged: {what}; stop its users and remove it", path.display())]
     Damaged { path: PathBuf, what: Damage },
-    #[error("this segment is private memory and was not carried over a fork: create it in each process, or \
-        use a named or anonymous one")]
+    #[error(
+        "this segment is private memory and was not carried over a fork: create it in each process, or \
+        use a named or anonymous one"
+    )]
     NotShared,
     #[error("this kernel cannot {what}: limitset needs Linux 4.14 or newer")]
     Unsupported { what: &'static str },

@@ -17,6 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use limitset::core::{Env, Guard, Holdings, Locked, NEVER, Participant};
+use limitset::error::SyncError;
 use limitset::{Segment, SegmentOptions};
 use support::{Random, TempName};
 use victim::Victim;
@@ -24,6 +25,9 @@ use victim::Victim;
 const LIMITS: usize = 3;
 /// Word of a limit that counts what was ever consumed; its total is word 0.
 const CONSUMED: usize = 3;
+/// Kinds of region.
+const SLOTS: u64 = 1;
+const SEMAPHORE: u64 = 5;
 /// Real kills, spread over all instructions of a run.
 const KILLS: u64 = 200;
 /// Runs with a copy at every instruction, each from another state.
@@ -36,6 +40,7 @@ fn main() {
             ("an_update_of_three_limits_survives_death_at_every_instruction", update_survives),
             ("taking_and_giving_permits_survives_death_at_every_instruction", semaphore_survives),
             ("reaping_the_dead_survives_death_at_every_instruction", reaping_survives),
+            ("a_stuck_lock_makes_others_busy_and_loses_no_permit", stuck_lock),
         ],
     );
 }
@@ -255,7 +260,7 @@ impl Twin {
         assert_eq!(healthy.participant().unwrap().slot, 1);
         let open = |name: &TempName| OpenOptions::new().read(true).write(true).open(name.path()).unwrap();
         let (original, copy) = (open(&name), open(&copy_name));
-        let slots = slots_offset(&original);
+        let slots = region_offset(&original, SLOTS);
         Self { name, mover, original, copy, _copy_name: copy_name, healthy, own_slot: slots..slots + 128 }
     }
 
@@ -281,12 +286,12 @@ impl Twin {
     }
 }
 
-/// Where the slots are: region kind 1 in the directory of docs/format.md.
-fn slots_offset(file: &File) -> usize {
+/// Where a region is, by its kind in the directory of docs/format.md.
+fn region_offset(file: &File, kind: u64) -> usize {
     let mut header = [0; 2048];
     file.read_exact_at(&mut header, 0).unwrap();
     let word = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap());
-    let entry = (0..24).map(|index| 128 + index * 64).find(|at| word(*at) & 0xffff_ffff == 1).unwrap();
+    let entry = (0..24).map(|index| 128 + index * 64).find(|at| word(*at) & 0xffff_ffff == kind).unwrap();
     usize::try_from(word(entry + 8)).unwrap()
 }
 
@@ -387,7 +392,8 @@ fn update_survives() {
 }
 
 fn semaphore_survives() {
-    let judge = |_: &Twin, segment: &Segment, tally: &mut Tally, _: &Expected| recover_semaphore(segment, tally);
+    let judge =
+        |_: &Twin, segment: &Segment, tally: &mut Tally, _: &Expected| recover_semaphore(segment, tally);
     survives("semaphore", judge, |twin, _| Victim::start("semaphore", &[&twin.name.0]));
 }
 
@@ -395,9 +401,12 @@ fn reaping_survives() {
     let judge = |_: &Twin, segment: &Segment, tally: &mut Tally, expected: &Expected| {
         // The dead one's charge stays, whoever returns its permits and however far that got.
         let consumed = |found: &Picture| {
-            found.consumed.iter().zip(&expected.before.consumed).zip(expected.amounts).all(
-                |((found, before), amount)| *found == before + amount,
-            )
+            found
+                .consumed
+                .iter()
+                .zip(&expected.before.consumed)
+                .zip(expected.amounts)
+                .all(|((found, before), amount)| *found == before + amount)
         };
         recover_state(segment, tally, &consumed);
     };
@@ -409,4 +418,32 @@ fn reaping_survives() {
         dead.kill();
         Some(reaper)
     });
+}
+
+/// A process is stopped exactly while it holds the semaphore's lock.
+fn stuck_lock() {
+    let name = TempName::new();
+    let segment = options().patience(Duration::from_millis(20)).create(&name).unwrap();
+    let db = segment.semaphore("db").unwrap();
+    let (kept, dropped, released) = (db.acquire(1).unwrap(), db.acquire(2).unwrap(), db.acquire(4).unwrap());
+    let Some(mut victim) = Victim::start("semaphore", &[&name.0]) else {
+        println!("SKIPPED stuck lock: this machine does not allow tracing");
+        return;
+    };
+    let file = File::open(name.path()).unwrap();
+    let lock = region_offset(&file, SEMAPHORE) as u64;
+    let mut word = [0; 4];
+    while word == [0; 4] {
+        assert!(victim.step(), "the victim never held the lock");
+        file.read_exact_at(&mut word, lock).unwrap();
+    }
+    assert!(matches!(db.try_acquire(1), Err(SyncError::Busy { slot: 2, .. })));
+    assert!(matches!(released.release(), Err(SyncError::Busy { slot: 2, .. })));
+    drop(dropped);
+    victim.kill();
+    while db.available().unwrap() != 99 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    kept.release().unwrap();
+    assert_eq!(db.available().unwrap(), 100);
 }

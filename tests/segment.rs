@@ -1,4 +1,5 @@
 //! Segments within one process: made whole, found by name, refused with a reason, gone when removed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "support/mod.rs"]
 mod support;
@@ -111,7 +112,10 @@ fn what_is_not_a_segment_is_refused_with_what_was_found() {
     std::os::unix::fs::symlink("/etc/passwd", name.path()).unwrap();
     let error = Segment::attach(&name).unwrap_err();
     assert!(matches!(error, AttachError::NotAFile { found: "a symbolic link", .. }), "{error}");
-    assert!(matches!(Segment::attach("/dev/shm/."), Err(AttachError::NotAFile { .. } | AttachError::Name(_))));
+    assert!(matches!(
+        Segment::attach("/dev/shm/."),
+        Err(AttachError::NotAFile { .. } | AttachError::Name(_))
+    ));
     assert!(matches!(Segment::attach("/dev/null"), Err(AttachError::NotAFile { found: "a device", .. })));
     assert!(matches!(Segment::attach("no spaces"), Err(AttachError::Name(_))));
 }
@@ -123,7 +127,10 @@ fn a_truncated_segment_is_refused() {
     let file = std::fs::OpenOptions::new().write(true).open(name.path()).unwrap();
     file.set_len(4096).unwrap();
     let error = Segment::attach(&name).unwrap_err();
-    assert!(matches!(error, AttachError::Malformed { what: Malformed::Size { found: 4096, .. }, .. }), "{error}");
+    assert!(
+        matches!(error, AttachError::Malformed { what: Malformed::Size { found: 4096, .. }, .. }),
+        "{error}"
+    );
 }
 
 #[test]

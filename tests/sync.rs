@@ -1,4 +1,5 @@
 //! Mutex and semaphore among the threads of one process: one source, private and shared memory alike.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -86,26 +87,29 @@ fn a_busy_lock_is_busy_and_says_who_holds_it() {
 
 #[test]
 fn threads_of_one_participant_never_hold_the_lock_together() {
-    in_both_kinds_of_memory(&Segment::options().mutex("jobs", 2).lock_slice(Duration::from_micros(50)), |segment| {
-        let jobs = segment.mutex("jobs").unwrap();
-        let inside = AtomicU64::new(0);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    for _ in 0..2_000 {
-                        let locked = jobs.lock().unwrap();
-                        assert!(matches!(locked, LockedMutex::Clean(_)), "nobody died");
-                        let mut held = locked.guard();
-                        assert_eq!(inside.fetch_add(1, SeqCst), 0, "two holders at once");
-                        held.update(|words| words.set(0, words.get(0)? + 1)).unwrap();
-                        inside.fetch_sub(1, SeqCst);
-                        held.unlock().unwrap();
-                    }
-                });
-            }
-        });
-        assert_eq!(jobs.snapshot().unwrap()[0], 8_000);
-    });
+    in_both_kinds_of_memory(
+        &Segment::options().mutex("jobs", 2).lock_slice(Duration::from_micros(50)),
+        |segment| {
+            let jobs = segment.mutex("jobs").unwrap();
+            let inside = AtomicU64::new(0);
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    scope.spawn(|| {
+                        for _ in 0..2_000 {
+                            let locked = jobs.lock().unwrap();
+                            assert!(matches!(locked, LockedMutex::Clean(_)), "nobody died");
+                            let mut held = locked.guard();
+                            assert_eq!(inside.fetch_add(1, SeqCst), 0, "two holders at once");
+                            held.update(|words| words.set(0, words.get(0)? + 1)).unwrap();
+                            inside.fetch_sub(1, SeqCst);
+                            held.unlock().unwrap();
+                        }
+                    });
+                }
+            });
+            assert_eq!(jobs.snapshot().unwrap()[0], 8_000);
+        },
+    );
 }
 
 #[test]

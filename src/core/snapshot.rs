@@ -31,8 +31,8 @@ impl<E: Env> Block<'_, E> {
                 let journal = self.copy(self.journal);
                 env.fence(Acquire);
                 // A thief changes the lock before it changes anything else.
-                let undisturbed = env.load32(self.lock, Relaxed) == holder
-                    && env.load64(self.version, Relaxed) == version;
+                let undisturbed =
+                    env.load32(self.lock, Relaxed) == holder && env.load64(self.version, Relaxed) == version;
                 if undisturbed {
                     undo_in(&mut copy, &journal, length)?;
                     return Ok(copy);

@@ -52,7 +52,7 @@ pub(crate) const HEAD_BYTES: u64 = 64;
 pub(crate) const JOURNAL_ENTRY_BYTES: u64 = 16;
 
 const _: () = {
-    assert!(size_of::<BlockHead>() == HEAD_BYTES as usize);
+    assert!(size_of::<BlockHead>() as u64 == HEAD_BYTES);
     assert!(std::mem::offset_of!(BlockHead, version) == 8);
 };
 

@@ -16,7 +16,7 @@ pub(crate) const BYTE_ORDER: u32 = 0x0102_0304;
 /// Size of header and directory together; regions start here.
 pub(crate) const HEADER_BYTES: u32 = 2048;
 /// Room in the directory.
-pub(crate) const MAX_REGIONS: usize = 24;
+pub(crate) const MAX_REGIONS: u32 = 24;
 /// Longest label of a region, in bytes.
 pub(crate) const LABEL_BYTES: usize = 32;
 
@@ -97,14 +97,14 @@ pub(crate) struct Header {
     pub(crate) cells: u32,
     pub(crate) regions: u32,
     pub(crate) reserved: [u8; 24],
-    pub(crate) directory: [RegionEntry; MAX_REGIONS],
+    pub(crate) directory: [RegionEntry; MAX_REGIONS as usize],
 }
 
 // The format is these numbers. Change one, raise FORMAT_VERSION.
 const _: () = {
     assert!(size_of::<RegionEntry>() == 64);
     assert!(std::mem::offset_of!(Header, directory) == 128);
-    assert!(size_of::<Header>() == 128 + 64 * MAX_REGIONS);
+    assert!(size_of::<Header>() == 128 + 64 * MAX_REGIONS as usize);
     assert!(size_of::<Header>() <= HEADER_BYTES as usize);
     assert!(HEADER_BYTES.is_multiple_of(LINE_PAIR));
 };
@@ -165,10 +165,7 @@ impl Header {
             return Err(Malformed::ByteOrder { found: header.byte_order, expected: BYTE_ORDER });
         }
         if header.format_version != FORMAT_VERSION {
-            return Err(Malformed::FormatVersion {
-                found: header.format_version,
-                expected: FORMAT_VERSION,
-            });
+            return Err(Malformed::FormatVersion { found: header.format_version, expected: FORMAT_VERSION });
         }
         if (header.word_bytes, header.line_bytes) != (8, LINE_PAIR) {
             return Err(Malformed::Machine { word_bytes: header.word_bytes, line_bytes: header.line_bytes });
@@ -177,10 +174,7 @@ impl Header {
             return Err(Malformed::LayoutHash { found: header.layout_hash, expected: LAYOUT_HASH });
         }
         if header.checksum != header.computed_checksum() {
-            return Err(Malformed::Checksum {
-                found: header.checksum,
-                expected: header.computed_checksum(),
-            });
+            return Err(Malformed::Checksum { found: header.checksum, expected: header.computed_checksum() });
         }
         if header.total_bytes != file_bytes {
             return Err(Malformed::Size { found: file_bytes, expected: header.total_bytes });
@@ -206,7 +200,7 @@ impl Header {
                 what: "regions",
                 found: self.regions,
                 least: 3,
-                most: MAX_REGIONS as u32,
+                most: MAX_REGIONS,
             });
         };
         let mut end = u64::from(HEADER_BYTES);
@@ -266,11 +260,6 @@ impl Header {
 
     /// Where the words of the state block are.
     pub(crate) fn state_map(&self) -> state::StateMap {
-        state::StateMap {
-            limits: self.limits,
-            cells: self.cells,
-            slots: self.slots,
-            waiters: self.waiters,
-        }
+        state::StateMap { limits: self.limits, cells: self.cells, slots: self.slots, waiters: self.waiters }
     }
 }

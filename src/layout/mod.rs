@@ -61,17 +61,15 @@ pub(crate) const STRUCTS: &[(&str, usize, &[Field])] = &[
 /// segments even if someone forgot to raise [`FORMAT_VERSION`].
 pub(crate) const LAYOUT_HASH: u64 = {
     let mut hash = Fnv::new();
-    let mut s = 0;
-    while s < STRUCTS.len() {
-        let (name, size, fields) = STRUCTS[s];
-        hash = hash.bytes(name.as_bytes()).number(size as u64);
-        let mut f = 0;
-        while f < fields.len() {
-            let (name, offset, size) = fields[f];
-            hash = hash.bytes(name.as_bytes()).number(offset as u64).number(size as u64);
-            f += 1;
+    let mut structs = STRUCTS;
+    while let [(name, size, fields), rest @ ..] = structs {
+        hash = hash.bytes(name.as_bytes()).number(*size as u64);
+        let mut fields = *fields;
+        while let [(name, offset, size), rest @ ..] = fields {
+            hash = hash.bytes(name.as_bytes()).number(*offset as u64).number(*size as u64);
+            fields = rest;
         }
-        s += 1;
+        structs = rest;
     }
     hash.0
 };

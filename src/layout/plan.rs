@@ -62,8 +62,9 @@ impl Shape {
                 return Err(BadOption::Count { what, found, least, most });
             }
         }
-        if self.labelled.len() > MAX_REGIONS - 3 {
-            return Err(BadOption::TooManyRegions { found: self.labelled.len(), most: MAX_REGIONS - 3 });
+        let most = MAX_REGIONS as usize - 3;
+        if self.labelled.len() > most {
+            return Err(BadOption::TooManyRegions { found: self.labelled.len(), most });
         }
         for (index, region) in self.labelled.iter().enumerate() {
             let label = &region.label;
@@ -134,8 +135,8 @@ impl Shape {
                 _ => block::region_bytes(entry),
             }
             .next_multiple_of(u64::from(LINE_PAIR));
-            let first_word = end + block::HEAD_BYTES
-                + u64::from(entry.journal_entries) * block::JOURNAL_ENTRY_BYTES;
+            let first_word =
+                end + block::HEAD_BYTES + u64::from(entry.journal_entries) * block::JOURNAL_ENTRY_BYTES;
             let start = match kind {
                 RegionKind::State => self.first_state(origin),
                 RegionKind::Semaphore => vec![(0, size)],

@@ -25,15 +25,8 @@ pub(crate) struct SlotIdentity {
 }
 
 impl SlotIdentity {
-    pub(crate) const FIELDS: &[Field] = fields!(SlotIdentity {
-        generation,
-        pid,
-        pid_namespace,
-        uid,
-        enrolled_unix_nanos,
-        command,
-        reserved,
-    });
+    pub(crate) const FIELDS: &[Field] =
+        fields!(SlotIdentity { generation, pid, pid_namespace, uid, enrolled_unix_nanos, command, reserved });
 }
 
 /// Words from one slot's generation to the next one's.

@@ -103,16 +103,16 @@ impl WaiterLink {
     pub(crate) const FIELDS: &[Field] = fields!(WaiterLink { state, generation, ticket, next });
 }
 
-const SET_WORDS: u32 = (size_of::<SetWords>() / 8) as u32;
-const LIMIT_WORDS: u32 = (size_of::<LimitWords>() / 8) as u32;
-const RULE_WORDS: u32 = (size_of::<LimitRule>() / 8) as u32;
-const LINK_WORDS: u32 = (size_of::<WaiterLink>() / 8) as u32;
+const SET_WORDS: u32 = 16;
+const LIMIT_WORDS: u32 = 4;
+const RULE_WORDS: u32 = 4;
+const LINK_WORDS: u32 = 4;
 
 const _: () = {
-    assert!(size_of::<SetWords>() == 128);
-    assert!(size_of::<LimitWords>() == 32);
-    assert!(size_of::<LimitRule>() == 32);
-    assert!(size_of::<WaiterLink>() == 32);
+    assert!(size_of::<SetWords>() == 8 * SET_WORDS as usize);
+    assert!(size_of::<LimitWords>() == 8 * LIMIT_WORDS as usize);
+    assert!(size_of::<LimitRule>() == 8 * RULE_WORDS as usize);
+    assert!(size_of::<WaiterLink>() == 8 * LINK_WORDS as usize);
     // One acquire of 64 limits fits the journal, whatever the algorithms.
     assert!(journal_entries(MAX_LIMITS) == 64 * 5 + 16);
 };
@@ -151,12 +151,16 @@ impl StateMap {
 
     /// First word of the rows that say what each slot holds: generation, then one word per limit.
     pub(crate) const fn holding_rows(self) -> usize {
-        (SET_WORDS + self.limits * (LIMIT_WORDS + RULE_WORDS) + self.cells) as usize
+        self.words_before_rows() as usize
+    }
+
+    const fn words_before_rows(self) -> u32 {
+        SET_WORDS + self.limits * (LIMIT_WORDS + RULE_WORDS) + self.cells
     }
 
     /// All words of the state block.
     pub(crate) const fn words(self) -> u32 {
         let rows = self.slots * (1 + self.limits);
-        self.holding_rows() as u32 + rows + self.waiters * LINK_WORDS
+        self.words_before_rows() + rows + self.waiters * LINK_WORDS
     }
 }

@@ -89,8 +89,10 @@ fn the_format_document_states_the_numbers_of_the_code() {
     }
     for (name, size, fields) in STRUCTS {
         let heading = format!("{name}: {size} bytes");
-        let expected: Vec<_> =
-            fields.iter().map(|(name, at, size)| ((*name).to_owned(), at.to_string(), size.to_string())).collect();
+        let expected: Vec<_> = fields
+            .iter()
+            .map(|(name, at, size)| ((*name).to_owned(), at.to_string(), size.to_string()))
+            .collect();
         assert_eq!(tables.remove(&heading), Some(expected), "docs/format.md, table {heading:?}");
     }
     assert!(tables.is_empty(), "docs/format.md describes structs that do not exist: {tables:?}");
@@ -125,10 +127,12 @@ fn what_one_acquire_of_three_limits_writes_fits_in_eight_lines() {
     let words = state.offset + block::HEAD_BYTES + u64::from(state.journal_entries) * 16;
     // Two words of state and `consumed` for each limit, and the set's latest instant.
     let limits = checked.header.state_map().limit_words() as u64;
-    let written: Vec<u64> = (0..3).flat_map(|limit| [0, 1, 3].map(|word| limits + limit * 4 + word)).collect();
+    let written: Vec<u64> =
+        (0..3).flat_map(|limit| [0, 1, 3].map(|word| limits + limit * 4 + word)).collect();
     let mut touched: Vec<u64> = [state.offset, words].to_vec();
     touched.extend(written.iter().map(|word| words + word * 8));
-    touched.extend((0..2 * (written.len() as u64 + 1)).map(|half| state.offset + block::HEAD_BYTES + half * 8));
+    touched
+        .extend((0..2 * (written.len() as u64 + 1)).map(|half| state.offset + block::HEAD_BYTES + half * 8));
     let mut lines: Vec<u64> = touched.iter().map(|byte| byte / 64).collect();
     lines.sort_unstable();
     lines.dedup();
@@ -205,8 +209,8 @@ fn a_region_of_a_kind_from_the_future_is_left_alone() {
 
 #[test]
 fn impossible_wishes_are_refused_before_anything_is_made() {
-    type Bad = fn(&BadOption) -> bool;
-    let cases: [(fn(&mut Shape), Bad); 8] = [
+    type Case = (fn(&mut Shape), fn(&BadOption) -> bool);
+    let cases: [Case; 8] = [
         (|s| s.slots = 0, |b| matches!(b, BadOption::Count { what: "slots", .. })),
         (|s| s.slots = 4096, |b| matches!(b, BadOption::Count { what: "slots", .. })),
         (|s| s.limits = 65, |b| matches!(b, BadOption::Count { what: "limits", .. })),

@@ -75,7 +75,7 @@ pub(super) fn private(options: &SegmentOptions, map: Map, checked: Checked) -> R
 }
 
 fn enrolled(options: &SegmentOptions, view: View) -> Result<Segment, AttachError> {
-    let inner = Inner { enrolment: Enrolment::new(options.attach_timeout), view };
+    let inner = Inner { enrolment: Enrolment::new(options.patience), view };
     inner.me()?;
     Ok(Segment { inner: Arc::new(inner) })
 }
@@ -88,7 +88,8 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
     let read = read_start(&file, &mut start).map_err(|error| attach_io("read", &path, error))?;
     let malformed = |what| AttachError::Malformed { path: path.clone(), what };
     let checked = Header::check(start.get(..read).unwrap_or_default(), bytes).map_err(malformed)?;
-    let size = usize::try_from(bytes).map_err(|_| malformed(Malformed::Size { found: bytes, expected: 0 }))?;
+    let size =
+        usize::try_from(bytes).map_err(|_| malformed(Malformed::Size { found: bytes, expected: 0 }))?;
     let map = if write { Map::shared(&file, size) } else { Map::read_only(&file, size) };
     let map = map.map_err(|error| attach_io("map", &path, error))?;
     let name = match &source {

@@ -98,8 +98,8 @@ fn make(options: &SegmentOptions, place: &Place) -> Result<(), CreateError> {
         }
         Err(error) if file::lacks_unnamed(&error) => {
             let temporary = Temporary::beside(place);
-            let file = file::create_named(&temporary.0)
-                .map_err(|error| attach_io("create", &temporary.0, error))?;
+            let file =
+                file::create_named(&temporary.0).map_err(|error| attach_io("create", &temporary.0, error))?;
             prepare(options, &file, &plan, place)?;
             fs::hard_link(&temporary.0, path)
         }

@@ -28,7 +28,8 @@ const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
 
 /// This process's name in a segment. All zero before the first enrolment.
 pub(crate) struct Enrolment {
-    timeout: Duration,
+    /// How long to wait for somebody who is alive.
+    patience: Duration,
     /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
     turn: ForkLock,
     /// The epoch the other fields belong to: in a forked child they are the parent's.
@@ -39,9 +40,9 @@ pub(crate) struct Enrolment {
 }
 
 impl Enrolment {
-    pub(crate) fn new(timeout: Duration) -> Self {
+    pub(crate) fn new(patience: Duration) -> Self {
         Self {
-            timeout,
+            patience,
             turn: ForkLock::new(),
             epoch: AtomicU64::new(0),
             slot: AtomicU32::new(0),
@@ -51,10 +52,8 @@ impl Enrolment {
     }
 
     fn current(&self) -> Option<Participant> {
-        (self.epoch.load(Acquire) == fork::epoch()).then(|| Participant {
-            slot: self.slot.load(Relaxed),
-            generation: self.generation.load(Relaxed),
-        })
+        (self.epoch.load(Acquire) == fork::epoch())
+            .then(|| Participant { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) })
     }
 
     fn publish(&self, me: Participant, pin: usize) {
@@ -119,12 +118,12 @@ impl Inner {
 
     /// When an operation on the segment as a whole gives up.
     pub(crate) fn deadline(&self) -> u64 {
-        clock::deadline(self.enrolment.timeout)
+        clock::deadline(self.enrolment.patience)
     }
 
     /// What a fault during such an operation means.
     pub(crate) fn attach_error(&self, fault: Fault) -> AttachError {
-        self.view.attach_error(fault, self.enrolment.timeout)
+        self.view.attach_error(fault, self.enrolment.patience)
     }
 
     /// Waits for the init lock until `deadline`.
@@ -135,7 +134,7 @@ impl Inner {
                 return Ok(());
             }
             if clock::monotonic() >= deadline {
-                return Err(AttachError::Busy { path, waited: self.enrolment.timeout });
+                return Err(AttachError::Busy { path, waited: self.enrolment.patience });
             }
             std::thread::sleep(INIT_LOCK_PAUSE);
         }
@@ -168,7 +167,8 @@ impl Inner {
         let state = self.view.state()?;
         let found = state.words.get(StateMap::TIME_NAMESPACE).map_or(0, |word| word.load(Relaxed));
         let expected = clock::time_namespace();
-        if found != expected {
+        // 0 is a process that cannot see its own namespace.
+        if found != expected && found != 0 && expected != 0 {
             return Err(AttachError::TimeNamespace { path: self.view.path(), found, expected });
         }
         Ok(())
@@ -266,9 +266,7 @@ impl View {
 
 /// After a reboot or in another time namespace the clock reads differently: set time goes on where it
 /// stopped, so that nobody gains and nothing expires early.
-fn rebase(
-    change: &mut crate::core::Transaction<'_, '_, crate::sys::machine::Machine>,
-) -> Result<(), Fault> {
+fn rebase(change: &mut crate::core::Transaction<'_, '_, crate::sys::machine::Machine>) -> Result<(), Fault> {
     let [boot_a, boot_b] = clock::boot_id();
     let now_here = [
         (StateMap::BOOT_ID, boot_a),

@@ -183,6 +183,11 @@ impl Segment {
         Ok((self.inner.view.block(&region)?, holdings))
     }
 
+    /// When an operation without a time of its own gives up on a lock.
+    pub(crate) fn deadline(&self) -> u64 {
+        self.inner.deadline()
+    }
+
     pub(crate) fn view(&self) -> &View {
         &self.inner.view
     }

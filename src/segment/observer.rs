@@ -145,10 +145,11 @@ impl View {
     }
 
     pub(crate) fn participants(&self) -> Vec<ParticipantInfo> {
-        let is_alive = |slot: &u32| {
-            self.slots().generation(*slot) != 0 && !self.machine.slot_is_free(*slot)
-        };
-        (1..=self.checked.header.slots).filter(is_alive).filter_map(|slot| self.participant_in(slot)).collect()
+        let is_alive = |slot: &u32| self.slots().generation(*slot) != 0 && !self.machine.slot_is_free(*slot);
+        (1..=self.checked.header.slots)
+            .filter(is_alive)
+            .filter_map(|slot| self.participant_in(slot))
+            .collect()
     }
 
     fn participant_in(&self, slot: u32) -> Option<ParticipantInfo> {
@@ -189,7 +190,11 @@ impl View {
             (held > 0).then(|| (Participant { slot, generation: at(row) }, held))
         });
         let holders = holders.collect();
-        Ok(SemaphoreState { capacity: at(semaphore::CAPACITY), taken: at(semaphore::HOLDINGS.totals), holders })
+        Ok(SemaphoreState {
+            capacity: at(semaphore::CAPACITY),
+            taken: at(semaphore::HOLDINGS.totals),
+            holders,
+        })
     }
 
     pub(crate) fn statistics(&self, region: &RegionEntry) -> Result<LockStatistics, SyncError> {

@@ -21,7 +21,7 @@ pub struct SegmentOptions {
     pub(crate) mode: u32,
     pub(crate) group: Option<u32>,
     pub(crate) any_owner: bool,
-    pub(crate) attach_timeout: Duration,
+    pub(crate) patience: Duration,
     pub(crate) lock_slice: Duration,
     pub(crate) doorbell_slice: Duration,
 }
@@ -39,7 +39,7 @@ impl Default for SegmentOptions {
             mode: 0o600,
             group: None,
             any_owner: false,
-            attach_timeout: Duration::from_secs(5),
+            patience: Duration::from_secs(5),
             lock_slice: Machine::LOCK_SLICE,
             doorbell_slice: Machine::DOORBELL_SLICE,
         }
@@ -105,9 +105,11 @@ impl SegmentOptions {
         self
     }
 
-    /// How long attaching waits for others that are just doing so: 5 seconds unless set.
-    pub fn attach_timeout(mut self, timeout: Duration) -> Self {
-        self.attach_timeout = timeout;
+    /// How long an operation waits for a lock that a living process does not give up, because it is stopped
+    /// or being debugged, before it answers that it is busy: 5 seconds unless set. Operations that were given
+    /// a time of their own use that instead.
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 

@@ -168,4 +168,3 @@ pub(crate) fn name_of(kind: RegionKind) -> &'static str {
         RegionKind::Slots | RegionKind::State | RegionKind::Waiters => "part of the set",
     }
 }
-

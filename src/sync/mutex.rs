@@ -90,7 +90,8 @@ impl SharedMutex {
 
     fn lock_until(&self, deadline: u64) -> Result<LockedMutex<'_>, SyncError> {
         let me = self.segment.participant()?;
-        let locked = self.block()?.lock(me, deadline).map_err(|fault| self.segment.view().sync_error(fault))?;
+        let locked =
+            self.block()?.lock(me, deadline).map_err(|fault| self.segment.view().sync_error(fault))?;
         let guard =
             |inner| SharedMutexGuard { mutex: self, inner: ManuallyDrop::new(inner), epoch: fork::epoch() };
         Ok(match locked {

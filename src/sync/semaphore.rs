@@ -49,18 +49,20 @@ impl SharedSemaphore {
         self.acquire_until(permits, clock::deadline(timeout))
     }
 
-    /// Takes permits if they are free now, else answers [`SyncError::NotAvailable`]. It waits for the lock,
-    /// which others hold for less than a microsecond, but never for permits.
+    /// Takes permits if they are free now, else answers [`SyncError::NotAvailable`]. It never waits for
+    /// permits; for the lock it waits as long as the segment's
+    /// [`patience`](crate::SegmentOptions::patience), then it answers [`SyncError::Busy`].
     pub fn try_acquire(&self, permits: u64) -> Result<Permit, SyncError> {
         let me = self.check(permits)?;
         let fault = |fault| self.segment.view().sync_error(fault);
         let semaphore = self.semaphore()?;
-        let mut answer = semaphore.try_take(me, permits, NEVER).map_err(fault)?;
+        let deadline = self.segment.deadline();
+        let mut answer = semaphore.try_take(me, permits, deadline).map_err(fault)?;
         let interval = self.segment.view().machine.doorbell_slice;
         if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_due(interval) {
             // Before refusing for want of permits, make sure that the dead hold none of them.
-            if semaphore.sweep(me, NEVER).map_err(fault)? > 0 {
-                answer = semaphore.try_take(me, permits, NEVER).map_err(fault)?;
+            if semaphore.sweep(me, deadline).map_err(fault)? > 0 {
+                answer = semaphore.try_take(me, permits, deadline).map_err(fault)?;
             }
         }
         self.answer(answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
@@ -81,7 +83,9 @@ impl SharedSemaphore {
     /// of permits.
     pub fn reap(&self) -> Result<u64, SyncError> {
         let me = self.segment.participant()?;
-        self.semaphore()?.sweep(me, NEVER).map_err(|fault| self.segment.view().sync_error(fault))
+        self.semaphore()?
+            .sweep(me, self.segment.deadline())
+            .map_err(|fault| self.segment.view().sync_error(fault))
     }
 
     /// What its lock has seen of deaths.
@@ -115,9 +119,7 @@ impl SharedSemaphore {
         refusal: impl FnOnce(u64, u64) -> SyncError,
     ) -> Result<Permit, SyncError> {
         match answer {
-            Take::Taken => {
-                Ok(Permit { semaphore: self.clone(), permits: wanted, epoch: fork::epoch() })
-            }
+            Take::Taken => Ok(Permit { semaphore: self.clone(), permits: wanted, epoch: fork::epoch() }),
             Take::NotNow { available } => Err(refusal(wanted, available)),
             Take::Never { capacity } => Err(SyncError::Never { wanted, capacity }),
         }
@@ -146,29 +148,36 @@ impl Permit {
         self.permits
     }
 
-    /// Gives the permits back, waiting for the lock as long as that takes.
+    /// Gives the permits back. If the lock stays busy, this is an error after the segment's
+    /// [`patience`](crate::SegmentOptions::patience), but the permits are not lost: they are given back as soon
+    /// as the lock is free.
     pub fn release(mut self) -> Result<(), SyncError> {
         if self.epoch != fork::epoch() {
             return Err(SyncError::Forked);
         }
-        self.semaphore.give(std::mem::take(&mut self.permits), NEVER)
+        let deadline = self.semaphore.segment.deadline();
+        self.give_back(deadline)
+    }
+
+    fn give_back(&mut self, deadline: u64) -> Result<(), SyncError> {
+        let permits = std::mem::take(&mut self.permits);
+        let given = self.semaphore.give(permits, deadline);
+        if let Err(SyncError::Busy { .. }) = given {
+            // Somebody was stopped while holding the lock: a thread waits in our place. If even that cannot
+            // be, the permits return when this process ends.
+            let semaphore = self.semaphore.clone();
+            let wait = move || drop(semaphore.give(permits, NEVER));
+            let _ = std::thread::Builder::new().name("limitset-return".to_owned()).spawn(wait);
+        }
+        given
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.permits == 0 || self.epoch != fork::epoch() {
-            return;
-        }
-        let permits = self.permits;
-        let given = self.semaphore.give(permits, clock::deadline(DROP_PATIENCE));
-        if let Err(SyncError::Busy { .. }) = given {
-            // Somebody was stopped while holding the lock. A destructor must not hang, and the permits must
-            // not be lost: a thread waits in our place. If even that fails, they return when we exit.
-            let semaphore = self.semaphore.clone();
-            let wait = move || drop(semaphore.give(permits, NEVER));
-            let _ = std::thread::Builder::new().name("limitset-return".to_owned()).spawn(wait);
+        if self.permits > 0 && self.epoch == fork::epoch() {
+            // A destructor must not hang, and has nobody to tell.
+            let _ = self.give_back(clock::deadline(DROP_PATIENCE));
         }
     }
 }
-

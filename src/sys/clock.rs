@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-use crate::core::NEVER;
 
 /// Number of CLOCK_MONOTONIC in the header.
 pub(crate) const MONOTONIC: u32 = 0;
@@ -19,7 +19,7 @@ pub(crate) fn monotonic() -> u64 {
 
 /// The instant `wait` from now; never, if that is more than five centuries away.
 pub(crate) fn deadline(wait: Duration) -> u64 {
-    monotonic().saturating_add(nanos(wait)).min(NEVER)
+    monotonic().saturating_add(nanos(wait))
 }
 
 /// A duration in nanoseconds, as many as fit.
@@ -40,9 +40,16 @@ pub(crate) fn boot_id() -> [u64; 2] {
     [half(0..16), half(16..32)]
 }
 
-/// Identity of this process's time namespace, which may shift the clock; 0 where there is none to see.
+/// The time namespace as last seen: /proc may be out of reach later, after a `chroot`.
+static SEEN_TIME_NAMESPACE: AtomicU64 = AtomicU64::new(0);
+
+/// Identity of this process's time namespace, which may shift the clock; 0 where it could never be seen.
 pub(crate) fn time_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/time").map_or(0, |it| it.ino())
+    // Without allocating: this runs in forked children too.
+    if let Ok(found) = nix::sys::stat::stat("/proc/self/ns/time") {
+        SEEN_TIME_NAMESPACE.store(found.st_ino, Relaxed);
+    }
+    SEEN_TIME_NAMESPACE.load(Relaxed)
 }
 
 /// Identity of this process's PID namespace; 0 where it cannot be seen.
@@ -82,6 +89,6 @@ mod tests {
         assert_eq!(boot_id(), boot_id());
         assert_ne!(random(), random());
         assert!(monotonic() <= monotonic());
-        assert!(deadline(Duration::MAX) == NEVER);
+        assert!(deadline(Duration::MAX) == crate::core::NEVER);
     }
 }

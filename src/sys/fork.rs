@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::futex;
+use super::{clock, futex};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -136,6 +136,8 @@ extern "C" fn after_fork() {
 }
 
 extern "C" fn in_child() {
+    // A child may be in another time namespace than its parent, and about to lose sight of /proc.
+    clock::time_namespace();
     let _ = HELD.try_with(|held| {
         if let Some(registry) = held.take() {
             registry.iter().for_each(|it| it.in_child());

@@ -23,6 +23,7 @@ pub struct Victim {
 impl Victim {
     /// Starts this binary in a role whose function calls [`stop_here`] when it is ready. None if this machine
     /// does not allow tracing.
+    #[expect(clippy::zombie_processes, reason = "waited for by number, because stops have to be seen")]
     pub fn start(role: &str, arguments: &[&str]) -> Option<Self> {
         let child = Command::new(std::env::current_exe().unwrap())
             .env(ROLE, role)
