@@ -46,6 +46,7 @@ pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
 mod sys;
 
+pub use crate::core::Participant;
 pub use segment::{
     Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,
 };

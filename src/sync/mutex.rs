@@ -20,12 +20,13 @@ use crate::sys::{clock, fork};
 /// use limitset::Segment;
 ///
 /// let segment = Segment::options().mutex("jobs", 2).anonymous()?;
-/// let mut jobs = segment.mutex("jobs")?.lock()?.guard();
-/// jobs.update(|words| {
+/// let jobs = segment.mutex("jobs")?;
+/// let mut held = jobs.lock()?.guard();
+/// held.update(|words| {
 ///     words.set(0, words.get(0)? + 1)?;
 ///     words.set(1, 42)
 /// })?;
-/// assert_eq!(jobs.get(1)?, 42);
+/// assert_eq!(held.get(1)?, 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
