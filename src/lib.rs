@@ -35,7 +35,9 @@
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
-compile_error!("limitset needs Linux: it is built on futexes, open-file-description locks and MADV_WIPEONFORK");
+compile_error!(
+    "limitset needs Linux: it is built on futexes, open-file-description locks and MADV_WIPEONFORK"
+);
 
 #[doc(hidden)]
 pub mod core;
