@@ -78,6 +78,9 @@ pub enum Malformed {
     Checksum { found: u64, expected: u64 },
     #[error("the file has {found} bytes, its header says {expected}: truncated or extended; remove it")]
     Size { found: u64, expected: u64 },
+    #[error("it counts time by clock {found}, this build by clock {expected}: use one version of limitset in \
+        all processes")]
+    Clock { found: u32, expected: u32 },
     #[error("its header says {found} {what}, possible are {least} to {most}: damaged; remove it")]
     Count { what: &'static str, found: u32, least: u32, most: u32 },
     #[error("region {index} (kind {kind}) {what}: damaged; remove it")]

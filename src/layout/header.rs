@@ -20,6 +20,9 @@ pub(crate) const MAX_REGIONS: u32 = 24;
 /// Longest label of a region, in bytes.
 pub(crate) const LABEL_BYTES: usize = 32;
 
+/// The clock that instants in the segment are of: CLOCK_MONOTONIC. The only one so far.
+pub(crate) const CLOCK_MONOTONIC: u32 = 0;
+
 /// What a region holds. Numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -188,8 +191,10 @@ impl Header {
             ("limits", self.limits, 0, state::MAX_LIMITS),
             ("waiters", self.waiters, 0, waiters::MAX_WAITERS),
             ("cells", self.cells, 0, state::MAX_CELLS),
-            ("clock", self.clock, 0, 1),
         ];
+        if self.clock != CLOCK_MONOTONIC {
+            return Err(Malformed::Clock { found: self.clock, expected: CLOCK_MONOTONIC });
+        }
         for (what, found, least, most) in counts {
             if !(least..=most).contains(&found) {
                 return Err(Malformed::Count { what, found, least, most });

@@ -29,7 +29,7 @@ fn plan(shape: &Shape) -> Plan {
         unix_nanos: 1_700_000_000_000_000_000,
         pid: 4321,
         uid: 1000,
-        clock: 0,
+        clock: header::CLOCK_MONOTONIC,
         clock_now: 123_456_789,
         boot_id: [0x1111_2222_3333_4444, 0x5555_6666_7777_8888],
         time_namespace: 4_026_531_834,
@@ -179,7 +179,7 @@ fn lies_with_a_correct_checksum_are_refused_too() {
     assert!(matches!(forged(|h| h.slots = 0), M::Count { what: "slots", .. }));
     assert!(matches!(forged(|h| h.slots = u32::MAX), M::Count { what: "slots", .. }));
     assert!(matches!(forged(|h| h.limits = 65), M::Count { what: "limits", .. }));
-    assert!(matches!(forged(|h| h.clock = 9), M::Count { what: "clock", .. }));
+    assert!(matches!(forged(|h| h.clock = 9), M::Clock { found: 9, .. }));
     assert!(matches!(forged(|h| h.regions = 999), M::Count { what: "regions", .. }));
     assert!(matches!(forged(|h| h.regions = 2), M::RegionMissing));
     assert!(matches!(forged(|h| h.total_bytes += 1), M::Size { .. }));

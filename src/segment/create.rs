@@ -14,7 +14,7 @@ use super::attach::{self, Source};
 use super::name::Place;
 use super::{Segment, SegmentOptions, attach_io};
 use crate::error::CreateError;
-use crate::layout::header::Header;
+use crate::layout::header::{CLOCK_MONOTONIC, Header};
 use crate::layout::plan::{Origin, Plan};
 use crate::sys::map::Map;
 use crate::sys::{clock, file};
@@ -76,7 +76,7 @@ fn plan(options: &SegmentOptions) -> Result<Plan, CreateError> {
         unix_nanos: clock::unix_nanos(),
         pid: std::process::id(),
         uid: nix::unistd::geteuid().as_raw(),
-        clock: clock::MONOTONIC,
+        clock: CLOCK_MONOTONIC,
         clock_now: clock::monotonic(),
         boot_id: clock::boot_id(),
         time_namespace: clock::time_namespace(),

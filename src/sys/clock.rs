@@ -6,9 +6,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Number of CLOCK_MONOTONIC in the header.
-pub(crate) const MONOTONIC: u32 = 0;
-
 /// CLOCK_MONOTONIC in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
