@@ -47,13 +47,26 @@ pub enum BadOption {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum Malformed {
-    #[error("it has {found} bytes, a segment at least {expected}: not a segment, or cut short; remove it")]
+    #[error(
+        "it has {found} bytes, a segment at least {expected}: not a segment, or cut short; use \
+        another name, or remove it"
+    )]
     TooShort { found: u64, expected: u64 },
     #[error(
         "it starts with {:?}, a segment with \"LIMITSET\": another program's file; use another name",
         String::from_utf8_lossy(found)
     )]
     Magic { found: [u8; 8] },
+    #[error(
+        "it is being adopted, or whoever adopted it was killed: try again, and if that does not help, adopt \
+        it again or remove it"
+    )]
+    Unfinished,
+    #[error(
+        "byte {offset} is not zero, and it is no segment: another program uses it; adopt a mapping that \
+        nobody has written to"
+    )]
+    InUse { offset: u64 },
     #[error(
         "its byte order stamp is {found:#010x}, this machine's {expected:#010x}: made on a machine of \
         the other byte order; create it anew"
@@ -78,8 +91,10 @@ pub enum Malformed {
     Checksum { found: u64, expected: u64 },
     #[error("the file has {found} bytes, its header says {expected}: truncated or extended; remove it")]
     Size { found: u64, expected: u64 },
-    #[error("it counts time by clock {found}, this build by clock {expected}: use one version of limitset in \
-        all processes")]
+    #[error(
+        "it counts time by clock {found}, this build by clock {expected}: use one version of limitset in \
+        all processes"
+    )]
     Clock { found: u32, expected: u32 },
     #[error("its header says {found} {what}, possible are {least} to {most}: damaged; remove it")]
     Count { what: &'static str, found: u32, least: u32, most: u32 },
@@ -150,6 +165,9 @@ pub enum CreateError {
     #[error("the file system of {} has no room for {needed} bytes: make room, or ask for fewer slots and \
         waiters", path.display())]
     NoSpace { path: PathBuf, needed: u64 },
+    #[error("{} has {found} bytes, this definition needs {needed}: make the mapping that large, or ask for \
+        fewer slots and waiters", path.display())]
+    TooSmall { path: PathBuf, found: u64, needed: u64 },
     #[error("could not give {} to group {group}: {source}; the creator must belong to it", path.display())]
     Group { path: PathBuf, group: u32, source: io::Error },
     /// The segment is there (made now, or by somebody else) but could not be attached to.

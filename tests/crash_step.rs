@@ -84,7 +84,7 @@ fn update_role(arguments: &[String]) {
     let segment = options().attach(name).unwrap();
     victim::stop_here();
     update(&segment, amounts);
-    leave();
+    victim::leave();
 }
 
 fn name_and_amounts(arguments: &[String]) -> (&String, [u64; LIMITS]) {
@@ -113,7 +113,7 @@ fn semaphore_role(arguments: &[String]) {
     let segment = options().attach(&arguments[0]).unwrap();
     victim::stop_here();
     work(&segment);
-    leave();
+    victim::leave();
 }
 
 fn reap_role(arguments: &[String]) {
@@ -124,13 +124,7 @@ fn reap_role(arguments: &[String]) {
     victim::stop_here();
     // The dead one enrolled, took and died after the line above: see `reaping_survives`.
     holdings.sweep(block, me, NEVER).unwrap();
-    leave();
-}
-
-/// Ends at once, holding whatever is held: no destructors, no exit handlers.
-fn leave() -> ! {
-    // SAFETY: ends the process; nothing of it is used afterwards.
-    unsafe { libc::_exit(0) }
+    victim::leave();
 }
 
 // ---- what the healthy one checks ----

@@ -120,8 +120,7 @@ impl<E: Env> Block<'_, E> {
         let length = env.load64(self.journal_length, Relaxed);
         let most = (self.journal.len() / 2) as u64;
         let damaged = |found, most| Fault::DamagedJournal { found, most };
-        let entries = usize::try_from(length).ok().and_then(|length| self.journal.get(..2 * length));
-        let entries = entries.ok_or(damaged(length, most))?;
+        let entries = valid_entries(self.journal, length).ok_or(damaged(length, most))?;
         // Look at all of them before the first store: a damaged journal changes nothing.
         for pair in entries.as_chunks::<2>().0 {
             self.named_word(pair)?;
@@ -140,4 +139,9 @@ impl<E: Env> Block<'_, E> {
         let word = usize::try_from(index).ok().and_then(|index| self.words.get(index));
         word.ok_or(Fault::DamagedJournal { found: index, most: self.words.len() as u64 })
     }
+}
+
+/// The first `length` pairs of a journal, if it has that many.
+pub(super) fn valid_entries<T>(journal: &[T], length: u64) -> Option<&[T]> {
+    journal.get(..usize::try_from(length).ok()?.checked_mul(2)?)
 }

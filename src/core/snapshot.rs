@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::block::{Block, Fault};
 use super::env::Env;
+use super::journal::valid_entries;
 use super::owner::slot_of;
 
 impl<E: Env> Block<'_, E> {
@@ -49,9 +50,8 @@ impl<E: Env> Block<'_, E> {
 }
 
 fn undo_in(copy: &mut [u64], journal: &[u64], length: u64) -> Result<(), Fault> {
-    let entries = usize::try_from(length).ok().and_then(|length| journal.get(..2 * length));
     let most = (journal.len() / 2) as u64;
-    let entries = entries.ok_or(Fault::DamagedJournal { found: length, most })?;
+    let entries = valid_entries(journal, length).ok_or(Fault::DamagedJournal { found: length, most })?;
     for [index, old] in entries.as_chunks::<2>().0.iter().rev() {
         let most = copy.len() as u64;
         let word = usize::try_from(*index).ok().and_then(|index| copy.get_mut(index));

@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// Generous, because machines are noisy: it only tells a hang from slowness.
-const WATCHDOG: Duration = Duration::from_secs(300);
+const WATCHDOG: Duration = Duration::from_secs(600);
 pub const ROLE: &str = "LIMITSET_TEST_ROLE";
 
 /// A segment name nobody else uses; whatever is there under it is removed at the end.
@@ -162,6 +162,11 @@ pub fn listen() -> String {
         std::process::exit(0);
     }
     line.trim_end().to_owned()
+}
+
+/// How often to do something: `usual` in the test run, `full` when `cargo xtask prove` asks for full depth.
+pub fn depth(usual: u64, full: u64) -> u64 {
+    if std::env::var_os("LIMITSET_FULL_DEPTH").is_some() { full } else { usual }
 }
 
 /// Repeatable random numbers (xorshift): a failing run can be run again.

@@ -1,5 +1,12 @@
 //! A process that is stepped through its instructions one by one, and killed at any of them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    dead_code,
+    unreachable_pub,
+    reason = "tests"
+)]
 
 use std::process::{Command, Stdio};
 
@@ -43,6 +50,22 @@ impl Victim {
     /// long it sleeps.
     pub fn step(&mut self) -> bool {
         ptrace::step(self.pid, None).unwrap();
+        self.is_stopped()
+    }
+
+    /// On to the next entry into or return from a system call. False once the process has ended.
+    pub fn step_to_system_call(&mut self) -> bool {
+        ptrace::syscall(self.pid, None).unwrap();
+        self.is_stopped()
+    }
+
+    /// Lets it go on alone, to a good end.
+    pub fn run_to_end(mut self) {
+        ptrace::detach(self.pid, None).unwrap();
+        assert!(!self.is_stopped());
+    }
+
+    fn is_stopped(&mut self) -> bool {
         match self.wait() {
             WaitStatus::Stopped(_, Signal::SIGTRAP) => true,
             WaitStatus::Exited(_, 0) => false,
@@ -83,6 +106,12 @@ pub fn stop_here() {
         std::process::exit(REFUSED);
     }
     raise(Signal::SIGSTOP).unwrap();
+}
+
+/// In the victim: ends at once, holding whatever is held: no destructors, no exit handlers.
+pub fn leave() -> ! {
+    // SAFETY: ends the process; nothing of it is used afterwards.
+    unsafe { libc::_exit(0) }
 }
 
 /// Keeps this process, and those it starts, on one CPU: a step is then two switches on a warm cache.
