@@ -115,7 +115,7 @@ pub enum AttachError {
     NotFound { path: PathBuf },
     #[error("{} is {found}, a segment is a regular file: use another name", path.display())]
     NotAFile { path: PathBuf, found: &'static str },
-    #[error("{} may not be opened for {access} by this user: ask its owner for mode 660 and a common group",
+    #[error("this user may not {access} {}: ask its owner to do it, or for mode 660 and a common group",
         path.display())]
     Permission { path: PathBuf, access: &'static str },
     #[error("{} is on {found}, where locks and mappings are not shared reliably: use /dev/shm or a local \
@@ -201,7 +201,7 @@ pub enum Damage {
 pub enum SyncError {
     #[error("{found}, not a {expected}: check the label and the definition of the segment")]
     NoSuchRegion { found: String, expected: &'static str },
-    #[error("the lock was held by another living participant (slot {slot}, process {pid}) when time was up")]
+    #[error("the lock was held by another participant (slot {slot}, process {pid}) when time was up")]
     Busy { slot: u32, pid: u64 },
     #[error("{wanted} permits wanted, {available} free when time was up")]
     TimedOut { wanted: u64, available: u64 },

@@ -42,6 +42,8 @@ compile_error!(
 #[doc(hidden)]
 pub mod core;
 pub mod error;
+#[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
+pub mod interop;
 mod layout;
 mod segment;
 pub mod sync;

@@ -12,6 +12,7 @@ mod victim;
 
 use std::fmt::Write as _;
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ fn main() {
     support::main(
         &[
             ("attach", attach_role),
+            ("remove", remove_role),
             ("create", create_role),
             ("attach_traced", attach_traced_role),
             ("full_tmpfs", full_tmpfs_role),
@@ -67,7 +69,11 @@ fn matrix() {
     }
     others(&mut rows);
     assert!(rows.len() >= 45, "{} cases", rows.len());
-    println!("{} bad segments tried", rows.len());
+    support::proof(
+        "5,6",
+        "bad segments, names and circumstances",
+        &format!("{} tried, each its typed error", rows.len()),
+    );
     let wrong: Vec<_> = rows.iter().filter_map(|row| row.answer.as_ref().err()).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
     compare_with_document(&rows);
@@ -324,6 +330,15 @@ fn others_for_root(rows: &mut Vec<Row>) {
     let (variant, message) = (worker.hear(), worker.hear());
     let refused = if variant.contains("Permission") { Ok(anonymous(&message, &name)) } else { Err(variant) };
     rows.push(Row { what: "one we may not read", answer: refused });
+    std::fs::set_permissions(name.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
+    let mut worker = Worker::start("remove", &[&name.0]);
+    let (variant, message) = (worker.hear(), worker.hear());
+    let refused = if variant.contains("Permission") { Ok(anonymous(&message, &name)) } else { Err(variant) };
+    rows.push(Row { what: "removed by one who may not", answer: refused });
+    assert!(
+        Segment::attach(&name).unwrap().semaphore("db").unwrap().try_acquire(1).is_ok(),
+        "not half removed"
+    );
     let mut worker = Worker::start("full_tmpfs", &[]);
     let (variant, message) = (worker.hear(), worker.hear());
     if variant == "cannot mount" {
@@ -338,6 +353,14 @@ fn others_for_root(rows: &mut Vec<Row>) {
 fn attach_role(arguments: &[String]) {
     nix::unistd::setuid(65_534.into()).unwrap();
     let error = Segment::options().any_owner(true).attach(&arguments[0]).unwrap_err();
+    say(&format!("{error:?}"));
+    say(&error.to_string());
+}
+
+/// Tries to remove somebody else's segment from a directory with the sticky bit.
+fn remove_role(arguments: &[String]) {
+    nix::unistd::setuid(65_534.into()).unwrap();
+    let error = Segment::options().any_owner(true).remove(&arguments[0]).unwrap_err();
     say(&format!("{error:?}"));
     say(&error.to_string());
 }
@@ -423,7 +446,9 @@ fn killed_creator() {
         }
         killed += 1;
     }
-    println!("killed at {killed} stops at system calls: {absent} absent, {whole} whole");
+    let result =
+        format!("{killed} kills: the segment was absent {absent} times, whole {whole} times, broken never");
+    support::proof("3,6", "creator killed at every system call", &result);
     assert!(whole > 0 && absent > 0);
 }
 

@@ -28,8 +28,10 @@ fn main() {
     support::main(
         &[("worker", worker), ("watcher", watcher)],
         vec![
-            ("survivors_go_on_through_2000_kills", || kill_loop(2_000, 0)),
-            ("survivors_go_on_through_kills_stops_and_continues", || kill_loop(1_000, 1_000)),
+            ("survivors_go_on_through_2000_kills", || kill_loop(support::depth(2_000, 20_000), 0)),
+            ("survivors_go_on_through_kills_stops_and_continues", || {
+                kill_loop(support::depth(1_000, 10_000), support::depth(1_000, 10_000));
+            }),
         ],
     );
 }
@@ -132,9 +134,9 @@ fn kill_loop(kills: u64, stops: u64) {
     drop(pair.lock().unwrap().guard());
     let returned = db.reap().unwrap();
     let (lock, permits) = (pair.statistics().unwrap(), db.statistics().unwrap());
-    println!(
-        "{killed} kills, {stopped} stops: {} locks stolen, {} updates undone, {} torn, {returned} permits \
-         returned at the end, {} rounds by the watcher, {} by workers, worst wait {:.1} ms, slot reuse up to {}",
+    let result = format!(
+        "{} locks stolen, {} updates undone, {} torn, {returned} permits returned at the end, {} rounds by the \
+         watcher, {} by workers, worst wait {:.1} ms, a slot used up to {} times",
         lock.steals + permits.steals,
         lock.rollbacks + permits.rollbacks,
         counts[TORN].load(Relaxed),
@@ -143,6 +145,7 @@ fn kill_loop(kills: u64, stops: u64) {
         Duration::from_micros(counts[WORST_WAIT_MICROS].load(Relaxed)).as_secs_f64() * 1e3,
         reuse(&name),
     );
+    support::proof("1,2,3", &format!("{killed} kills, {stopped} stops at random, four at work"), &result);
     assert_eq!(counts[TORN].load(Relaxed), 0);
     assert_eq!(lock.deposed + permits.deposed, 0, "nobody was thought dead who lived");
     assert!(lock.steals + permits.steals > 0, "no kill hit a lock: the test did not test");

@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use limitset::core::{Env, Guard, Holdings, Locked, NEVER, Participant};
-use limitset::error::SyncError;
+use limitset::error::{AttachError, SyncError};
 use limitset::{Segment, SegmentOptions};
 use support::{Random, TempName};
 use victim::Victim;
@@ -30,8 +30,10 @@ const SLOTS: u64 = 1;
 const SEMAPHORE: u64 = 5;
 /// Real kills, spread over all instructions of a run.
 const KILLS: u64 = 200;
+const KILLS_FULL: u64 = 2_000;
 /// Runs with a copy at every instruction, each from another state.
 const RUNS: u64 = 3;
+const RUNS_FULL: u64 = 20;
 
 fn main() {
     support::main(
@@ -140,11 +142,12 @@ struct Tally {
 }
 
 impl Tally {
-    fn print(&self, what: &str) {
-        println!(
-            "{what}: {} points of death, {} locks stolen, {} torn, {} leaked, worst wait {:?}",
+    fn state(&self, what: &str, points: &str) {
+        let result = format!(
+            "{} {points}, {} locks stolen, {} torn, {} leaked, worst wait {:?}",
             self.points, self.steals, self.torn, self.leaked, self.worst_wait
         );
+        support::proof("1,2,3", what, &result);
     }
 
     fn assert_clean(&self) {
@@ -321,7 +324,7 @@ fn survives(what: &str, mut recover: impl FnMut(&Twin, &Segment, &mut Tally, &Ex
     let mut random = Random::new(7);
     let (mut copies, mut kills) = (Tally::default(), Tally::default());
     let mut shortest = u64::MAX;
-    for _ in 0..RUNS {
+    for _ in 0..support::depth(RUNS, RUNS_FULL) {
         let expected = Expected::new(&twin, &mut random);
         let start = || role(&twin, &expected);
         let judge = &mut |segment: &Segment| recover(&twin, segment, &mut copies, &expected);
@@ -333,13 +336,14 @@ fn survives(what: &str, mut recover: impl FnMut(&Twin, &Segment, &mut Tally, &Ex
         // The victim is gone, with all it held, also in the original.
         recover(&twin, &twin.mover, &mut kills, &expected);
     }
-    copies.print(&format!("{what}, copied at every instruction"));
-    for point in 0..KILLS {
+    copies.state(&format!("{what}: dead after every instruction"), "instructions");
+    let points = support::depth(KILLS, KILLS_FULL);
+    for point in 0..points {
         let expected = Expected::new(&twin, &mut random);
-        die_after(shortest * point / KILLS, &|| role(&twin, &expected));
+        die_after(shortest * point / points, &|| role(&twin, &expected));
         recover(&twin, &twin.mover, &mut kills, &expected);
     }
-    kills.print(&format!("{what}, killed"));
+    kills.state(&format!("{what}: SIGKILL in the middle"), "kills");
     copies.assert_clean();
     kills.assert_clean();
 }
@@ -432,6 +436,9 @@ fn stuck_lock() {
         file.read_exact_at(&mut word, lock).unwrap();
     }
     assert!(matches!(db.try_acquire(1), Err(SyncError::Busy { slot: 2, .. })));
+    let newcomer = options().patience(Duration::from_millis(20)).attach(&name);
+    assert!(matches!(newcomer, Err(AttachError::Busy { .. })), "{newcomer:?}");
+    assert_eq!(segment.participants().len(), 2, "its slot was given back");
     assert!(matches!(released.release(), Err(SyncError::Busy { slot: 2, .. })));
     drop(dropped);
     victim.kill();

@@ -17,6 +17,8 @@ use limitset::{Segment, SegmentOptions};
 use nix::sys::signal::Signal;
 use support::{TempName, Worker, listen, say};
 
+/// Entries of each thread into the lock.
+const ENTRIES: u64 = 20_000;
 const HOUR: Duration = Duration::from_secs(3600);
 
 fn main() {
@@ -38,6 +40,9 @@ fn main() {
             ("a_sleeper_in_another_process_is_woken_by_the_release_not_by_a_slice", woken_across_processes),
             ("a_stopped_holder_is_busy_and_not_dead", stopped_holder),
             ("after_everybody_died_the_next_finds_all_permits_free", total_crash),
+            ("signals_do_not_keep_a_sleeper_from_finding_the_dead", interrupted_sleeper),
+            ("a_busy_doorbell_does_not_keep_a_sleeper_from_finding_the_dead", busy_doorbell),
+            ("a_newcomer_that_returns_its_predecessors_permits_wakes_sleepers", woken_by_a_newcomer),
             ("a_forked_child_is_a_participant_of_its_own", || in_a_worker("own_identity")),
             ("a_forked_child_releases_nothing_of_its_parent", || in_a_worker("inherited")),
             ("a_child_of_a_child_is_neither_of_them", || in_a_worker("grandchild")),
@@ -46,6 +51,9 @@ fn main() {
             ("private_memory_is_not_shared_with_a_child", || in_a_worker("private")),
             ("an_anonymous_segment_is_shared_with_children", || in_a_worker("anonymous")),
             ("closing_all_descriptors_kills_nobody_and_blinds_nobody", || in_a_worker("closefrom")),
+            ("a_number_that_leads_to_another_segment_deceives_nobody", || in_a_worker("other_file")),
+            ("a_child_that_closed_everything_is_not_its_parent", || in_a_worker("closed_child")),
+            ("a_failed_enrolment_after_dropping_privileges_can_be_tried_again", || in_a_worker("retry")),
             ("a_child_may_outlive_the_handles_it_inherited", || in_a_worker("child_drops")),
         ],
     );
@@ -65,7 +73,7 @@ fn exclude_role(arguments: &[String]) {
             scope.spawn(|| {
                 let pair = segment.mutex("pair").unwrap();
                 let inside = &segment.words("inside").unwrap()[0];
-                for _ in 0..20_000 {
+                for _ in 0..ENTRIES {
                     let locked = pair.lock().unwrap();
                     assert!(matches!(locked, LockedMutex::Clean(_)), "nobody died");
                     let mut held = locked.guard();
@@ -88,8 +96,11 @@ fn exclusion() {
     workers.iter_mut().for_each(|worker| worker.tell("go"));
     workers.iter_mut().for_each(|worker| worker.expect("done"));
     let pair = segment.mutex("pair").unwrap();
-    assert_eq!(pair.snapshot().unwrap()[0], 4 * 2 * 20_000);
+    let entries = pair.snapshot().unwrap()[0];
+    assert_eq!(entries, 4 * 2 * ENTRIES);
     assert_eq!(pair.statistics().unwrap(), limitset::LockStatistics::default());
+    let result = format!("{entries} entries, never two at once, no false death");
+    support::proof("2", "four processes of two threads on one lock", &result);
 }
 
 fn open_role(arguments: &[String]) {
@@ -191,7 +202,13 @@ fn exec_returns_permits() {
 }
 
 fn wait_role(arguments: &[String]) {
-    let segment = Segment::options().lock_slice(HOUR).doorbell_slice(HOUR).attach(&arguments[0]).unwrap();
+    let mut options = Segment::options();
+    match arguments[1].as_str() {
+        "patient" => options = options.lock_slice(HOUR).doorbell_slice(HOUR),
+        "interrupted" => forks::interrupt_every(Duration::from_millis(2)),
+        _ => {}
+    }
+    let segment = options.attach(&arguments[0]).unwrap();
     let db = segment.semaphore("db").unwrap();
     say("waiting");
     match db.acquire(4) {
@@ -208,7 +225,7 @@ fn woken_across_processes() {
     let db = segment.semaphore("db").unwrap();
     for answer in ["granted", "removed"] {
         let held = db.acquire(1).unwrap();
-        let mut worker = Worker::start("wait", &[&name.0]);
+        let mut worker = Worker::start("wait", &[&name.0, "patient"]);
         worker.expect("waiting");
         wait_until_asleep(&worker);
         if answer == "granted" {
@@ -290,6 +307,14 @@ fn forked_role(arguments: &[String]) {
         "anonymous" => own_identity(&options().anonymous().unwrap()),
         "closefrom" => closefrom(name, &create()),
         "child_drops" => child_drops(create()),
+        "other_file" => other_file(name, &create()),
+        "closed_child" => closed_child(&create()),
+        "retry" => {
+            if !nix::unistd::geteuid().is_root() {
+                return say("only root can drop privileges");
+            }
+            retry(name);
+        }
         _ => unreachable!(),
     }
     say("done");
@@ -327,9 +352,128 @@ fn inherited(segment: &Segment) {
     .join();
     assert_eq!(db.available().unwrap(), 2, "still held by the parent");
     assert!(matches!(pair.try_lock(), Err(SyncError::Busy { .. })));
-    guard.take().unwrap().unlock().unwrap();
+    let mut guard = guard.take().unwrap();
+    guard
+        .update(|words| {
+            words.set(0, 1)?;
+            // A fork in the middle: neither what the child changes nor its end touches the parent's update.
+            Forked::new(|| assert!(matches!(words.set(1, 9), Err(SyncError::Forked)))).join();
+            words.set(1, 2)
+        })
+        .unwrap();
+    assert_eq!((guard.get(0).unwrap(), guard.get(1).unwrap()), (1, 2));
+    guard.unlock().unwrap();
     permit.take().unwrap().release().unwrap();
     assert_eq!(db.available().unwrap(), 4);
+}
+
+/// A timer interrupts the sleeper far more often than a slice ends.
+fn interrupted_sleeper() {
+    let name = TempName::new();
+    let segment = options().create(&name).unwrap();
+    let db = segment.semaphore("db").unwrap();
+    let mut holder = Worker::start("hold", &[&name.0, "3"]);
+    holder.expect("holding");
+    let mut sleeper = Worker::start("wait", &[&name.0, "interrupted"]);
+    sleeper.expect("waiting");
+    holder.kill();
+    sleeper.expect("granted");
+    assert_eq!(db.available().unwrap(), 0);
+}
+
+/// Somebody gives and takes all the time, and each time the sleeper wakes in vain.
+fn busy_doorbell() {
+    let name = TempName::new();
+    let segment = options().create(&name).unwrap();
+    let db = segment.semaphore("db").unwrap();
+    let mut holder = Worker::start("hold", &[&name.0, "3"]);
+    holder.expect("holding");
+    let mut sleeper = Worker::start("wait", &[&name.0, "plain"]);
+    sleeper.expect("waiting");
+    holder.kill();
+    let granted = std::thread::scope(|scope| {
+        let granted = scope.spawn(move || sleeper.expect("granted"));
+        while !granted.is_finished() {
+            if let Ok(permit) = db.acquire_timeout(1, Duration::ZERO) {
+                std::thread::sleep(Duration::from_millis(2));
+                drop(permit);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        granted.join()
+    });
+    granted.unwrap();
+}
+
+/// With slices of an hour, only the newcomer's own ring can wake the sleeper.
+fn woken_by_a_newcomer() {
+    let name = TempName::new();
+    let _segment = options().create(&name).unwrap();
+    let mut holder = Worker::start("hold", &[&name.0, "3"]);
+    holder.expect("holding");
+    let mut sleeper = Worker::start("wait", &[&name.0, "patient"]);
+    sleeper.expect("waiting");
+    wait_until_asleep(&sleeper);
+    holder.kill();
+    let newcomer = Segment::attach(&name).unwrap();
+    assert_eq!(newcomer.participant().unwrap().slot, 2, "the slot of the dead holder");
+    sleeper.expect("granted");
+}
+
+/// Our check descriptor is closed, and its number becomes that of another segment, in which the same slot
+/// number is held.
+fn other_file(name: &str, segment: &Segment) {
+    let other_name = TempName::new();
+    let other = options().create(&other_name).unwrap();
+    assert_eq!(segment.participant().unwrap().slot, other.participant().unwrap().slot);
+    let pair = segment.mutex("pair").unwrap();
+    let held = Segment::attach(name).unwrap();
+    let held_pair = held.mutex("pair").unwrap();
+    let guard = held_pair.lock().unwrap().guard();
+    forks::close_all_descriptors();
+    let _files: Vec<_> = (0..8).map(|_| std::fs::File::open(other_name.path()).unwrap()).collect();
+    assert!(matches!(pair.try_lock(), Err(SyncError::Busy { .. })), "the holder lives");
+    guard.unlock().unwrap();
+    assert_eq!(pair.statistics().unwrap(), limitset::LockStatistics::default());
+}
+
+/// A child closes everything and opens files of its own, before its first use of the segment.
+fn closed_child(segment: &Segment) {
+    let db = segment.semaphore("db").unwrap();
+    let permit = db.acquire(3).unwrap();
+    let parent = segment.participant().unwrap();
+    Forked::new(|| {
+        forks::close_all_descriptors();
+        let log = || std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+        let logs: Vec<_> = (0..16).map(|_| log()).collect();
+        assert_ne!(segment.participant().unwrap().slot, parent.slot);
+        assert!(matches!(db.try_acquire(2), Err(SyncError::NotAvailable { available: 1, .. })));
+        drop(db.try_acquire(1).unwrap());
+        Forked::new(|| drop(db.try_acquire(1).unwrap())).join();
+        assert!(logs.iter().all(|log| log.metadata().is_ok()), "nobody closed them");
+    })
+    .join();
+    drop(permit);
+}
+
+/// The first try finds the init lock taken; the second must not find the way in lost.
+fn retry(name: &str) {
+    let segment = options().patience(Duration::from_millis(20)).create(name).unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(Segment::path_of(name).unwrap()).unwrap();
+    let init_lock = libc::flock { l_type: 1, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
+    let lock = |kind| {
+        let range = libc::flock { l_type: kind, ..init_lock };
+        nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_SETLK(&range)).unwrap();
+    };
+    Forked::new(|| {
+        nix::unistd::setuid(65_534.into()).unwrap();
+        lock(1);
+        let db = segment.semaphore("db").unwrap();
+        assert!(matches!(db.try_acquire(1), Err(SyncError::Enrol(AttachError::Busy { .. }))));
+        lock(2);
+        drop(db.try_acquire(1).unwrap());
+    })
+    .join();
 }
 
 fn grandchild(segment: &Segment) {
@@ -387,6 +531,7 @@ fn private(segment: &Segment) {
     Forked::new(|| {
         let refused = db.try_acquire(1).unwrap_err();
         assert!(matches!(refused, SyncError::Enrol(AttachError::NotShared)), "{refused}");
+        assert!(db.available().is_err() && segment.words("inside").is_err(), "not even a stale answer");
     })
     .join();
     drop(db.try_acquire(1).unwrap());

@@ -1,12 +1,15 @@
 //! Segments within one process: made whole, found by name, refused with a reason, gone when removed.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/forge.rs"]
+mod forge;
 #[path = "support/mod.rs"]
 mod support;
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::atomic::Ordering::Relaxed;
 
+use forge::Forged;
 use limitset::Segment;
 use limitset::error::{AttachError, BadOption, CreateError, Malformed, SyncError};
 use support::TempName;
@@ -151,18 +154,42 @@ fn removal_is_told_to_everybody_and_frees_the_name() {
 }
 
 #[test]
+fn a_removal_waits_for_no_holder_and_leaves_nothing_half_removed() {
+    let name = TempName::new();
+    let options = Segment::options().mutex("jobs", 1).semaphore("db", 1);
+    let segment = options.create(&name).unwrap();
+    let (jobs, db) = (segment.mutex("jobs").unwrap(), segment.semaphore("db").unwrap());
+    let held = jobs.lock().unwrap().guard();
+    Segment::remove(&name).unwrap();
+    assert!(matches!(db.try_acquire(1), Err(SyncError::Removed)));
+    held.unlock().unwrap();
+    assert!(matches!(jobs.lock(), Err(SyncError::Removed)));
+}
+
+#[test]
+fn a_segment_can_be_removed_when_all_its_slots_are_taken() {
+    let name = TempName::new();
+    let segment = Segment::options().slots(1).semaphore("db", 1).create(&name).unwrap();
+    Segment::remove(&name).unwrap();
+    assert!(!name.path().exists());
+    assert!(matches!(segment.semaphore("db").unwrap().try_acquire(1), Err(SyncError::Removed)));
+}
+
+#[test]
 fn a_removal_that_was_cut_short_is_finished_by_the_next_to_attach() {
     let name = TempName::new();
     let options = Segment::options().semaphore("db", 1);
     let old = options.create(&name).unwrap();
-    // The remover gets as far as the mark and dies before the unlink.
-    let bytes = std::fs::hard_link(name.path(), name.path().with_extension("kept"));
-    bytes.unwrap();
-    old.remove_here().unwrap();
-    std::fs::rename(name.path().with_extension("kept"), name.path()).unwrap();
-    drop(old);
-    assert!(matches!(Segment::attach(&name), Err(AttachError::NotFound { .. })));
-    assert!(options.open(&name).is_ok());
+    // The remover gets as far as the first mark and dies: the state block is closed, the rest is not.
+    let mut bytes = Forged::read(&name.path());
+    let at = bytes.region(forge::STATE_REGION) + forge::CLOSED;
+    bytes.set64(at, 1);
+    bytes.write(&name.path());
+    let db = old.semaphore("db").unwrap();
+    drop(db.try_acquire(1).unwrap());
+    let new = options.open(&name).unwrap();
+    assert_ne!(new.info().instance, old.info().instance);
+    assert!(matches!(db.try_acquire(1), Err(SyncError::Removed)), "or both would hand out permits");
 }
 
 #[test]

@@ -170,6 +170,11 @@ impl<'a, E: Env> Block<'a, E> {
                         return self.entered(me, true);
                     }
                 } else if late && slot_of(holder) != 0 {
+                    // The wake that ended our sleep may have been the only one: owe it to the other sleepers.
+                    let owes = keep_waiters != 0 && holder & WAITERS == 0;
+                    if owes && env.cas32(self.lock, holder, holder | WAITERS, Relaxed).is_err() {
+                        continue;
+                    }
                     return Err(Fault::Busy { slot: slot_of(holder) });
                 }
             }
@@ -203,14 +208,19 @@ impl<'a, E: Env> Block<'a, E> {
     /// Lets sleepers on the doorbell look again. Bit 0 of the doorbell says that there may be some; the rest
     /// counts rings.
     pub(crate) fn ring(&self) {
+        if self.turn_doorbell() {
+            self.env.wake_all(self.doorbell);
+        }
+    }
+
+    /// Changes the doorbell; true if somebody may sleep on it.
+    pub(crate) fn turn_doorbell(&self) -> bool {
         let mut seen = self.env.load32(self.doorbell, Relaxed);
         // The sleepers' bit is set without the lock, hence the loop; each turn of it is somebody's progress.
         while let Err(now) = self.env.cas32(self.doorbell, seen, (seen & !1).wrapping_add(2), Release) {
             seen = now;
         }
-        if seen & 1 != 0 {
-            self.env.wake_all(self.doorbell);
-        }
+        seen & 1 != 0
     }
 
     /// Marks the segment as removed, without the lock: for when its name was taken away by a stranger. The

@@ -46,10 +46,13 @@ impl Holdings {
         if guard.get(row)? == me.generation {
             return Ok(());
         }
-        self.empty_row(guard, me.slot)?;
+        let returned = self.empty_row(guard, me.slot)?;
         let mut change = guard.begin();
         change.set(row, me.generation)?;
         change.commit();
+        if returned > 0 {
+            guard.block().ring();
+        }
         Ok(())
     }
 
@@ -138,20 +141,27 @@ impl Holdings {
         Ok(returned)
     }
 
-    /// Sets every total to the sum of its rows. For the first to attach after everybody died, and for
-    /// repairs: it changes nothing unless somebody damaged a word.
-    pub fn recount<E: Env>(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
-        let slots = guard.block().slots.count();
+    /// Forgets what every slot but our own holds, and sets the totals accordingly. For the first to attach after
+    /// everybody died, when the dead have been swept: it changes nothing unless somebody damaged a word.
+    pub fn clear_others<E: Env>(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
+        let me = guard.holder();
+        for slot in (1..=guard.block().slots.count()).filter(|slot| *slot != me.slot) {
+            for word in self.row(slot)..self.row(slot) + 1 + self.limits {
+                self.repair(guard, word, 0)?;
+            }
+        }
         for limit in 0..self.limits {
-            let mut sum = 0u64;
-            for slot in 1..=slots {
-                sum = sum.saturating_add(guard.get(self.row(slot) + 1 + limit)?);
-            }
-            if guard.get(self.total(limit))? != sum {
-                let mut change = guard.begin();
-                change.set(self.total(limit), sum)?;
-                change.commit();
-            }
+            let mine = guard.get(self.row(me.slot) + 1 + limit)?;
+            self.repair(guard, self.total(limit), mine)?;
+        }
+        Ok(())
+    }
+
+    fn repair<E: Env>(&self, guard: &mut Guard<'_, E>, word: usize, value: u64) -> Result<(), Fault> {
+        if guard.get(word)? != value {
+            let mut change = guard.begin();
+            change.set(word, value)?;
+            change.commit();
         }
         Ok(())
     }

@@ -109,8 +109,10 @@ impl<E: Env> Block<'_, E> {
             // It died between commit and "version even", or before its first entry.
             self.end_change();
         }
-        // It may have died between giving something back and telling the sleepers.
-        self.ring();
+        // It may have died between giving something back and telling the sleepers, or between clearing the
+        // sleepers' bit and waking them: so the bit does not count here.
+        self.turn_doorbell();
+        self.env.wake_all(self.doorbell);
         Ok(())
     }
 

@@ -71,19 +71,26 @@ impl<E: Env> Semaphore<'_, E> {
     }
 
     /// Takes `amount` permits, sleeping until they are free or `deadline` passes (then the answer is
-    /// [`Take::NotNow`]). After each slice that brought nothing it returns what the dead held and calls
-    /// `slice_over`, which may end the wait.
+    /// [`Take::NotNow`]). After each slice that brought nothing, and at least once per `interval` however often
+    /// the doorbell rings, it returns what the dead held and calls `slice_over`, which may end the wait.
     pub fn take(
         &self,
         me: Participant,
         amount: u64,
         deadline: u64,
+        interval: u64,
         mut slice_over: impl FnMut() -> Result<(), Fault>,
     ) -> Result<Take, Fault> {
         let Block { env, doorbell, .. } = self.0;
+        let mut last_answer = None;
         loop {
             let seen = env.load32(doorbell, Acquire);
-            let answer = self.try_take(me, amount, deadline)?;
+            let answer = match (self.try_take(me, amount, deadline), last_answer) {
+                // At the very end the lock was busy too: what we know of the permits says more.
+                (Err(Fault::Busy { .. }), Some(known)) => return Ok(known),
+                (answer, _) => answer?,
+            };
+            last_answer = Some(answer);
             let late = deadline != super::NEVER && env.now() >= deadline;
             if !matches!(answer, Take::NotNow { .. }) || late {
                 return Ok(answer);
@@ -91,7 +98,9 @@ impl<E: Env> Semaphore<'_, E> {
             if seen & 1 == 0 && env.cas32(doorbell, seen, seen | 1, Relaxed).is_err() {
                 continue;
             }
-            if env.wait(Waiting::Doorbell, doorbell, seen | 1, deadline) == Waited::SliceOver {
+            let waited = env.wait(Waiting::Doorbell, doorbell, seen | 1, deadline);
+            // A doorbell that rings all the time must not keep us from looking for the dead.
+            if waited == Waited::SliceOver || self.0.sweep_is_due(interval) {
                 self.sweep(me, deadline)?;
                 slice_over()?;
             }

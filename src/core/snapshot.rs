@@ -41,7 +41,14 @@ impl<E: Env> Block<'_, E> {
             }
             env.pause();
         }
-        Err(Fault::Busy { slot: slot_of(holder) })
+        match slot_of(holder) {
+            // Odd, but nobody is at it: a journal that nobody could undo.
+            0 => Err(Fault::DamagedJournal {
+                found: env.load64(self.journal_length, Relaxed),
+                most: (self.journal.len() / 2) as u64,
+            }),
+            slot => Err(Fault::Busy { slot }),
+        }
     }
 
     fn copy(&self, words: &[E::U64]) -> Vec<u64> {

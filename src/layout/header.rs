@@ -11,6 +11,8 @@ use crate::error::Malformed;
 
 /// First eight bytes of every segment.
 pub(crate) const MAGIC: [u8; 8] = *b"LIMITSET";
+/// First eight bytes of a file that is being made a segment where it is, by adoption.
+pub(crate) const UNFINISHED: [u8; 8] = *b"LIMITNEW";
 /// Reads as something else on a machine of the other byte order.
 pub(crate) const BYTE_ORDER: u32 = 0x0102_0304;
 /// Size of header and directory together; regions start here.
@@ -161,6 +163,9 @@ impl Header {
             return Err(Malformed::TooShort { found: file_bytes, expected: u64::from(HEADER_BYTES) });
         };
         let header: Header = bytemuck::pod_read_unaligned(bytes);
+        if header.magic == UNFINISHED {
+            return Err(Malformed::Unfinished);
+        }
         if header.magic != MAGIC {
             return Err(Malformed::Magic { found: header.magic });
         }

@@ -46,6 +46,21 @@ pub(crate) struct Plan {
     pub(crate) pieces: Vec<(u64, Vec<u8>)>,
 }
 
+#[cfg(feature = "shared_memory")]
+impl Plan {
+    /// The pieces for a file that is larger than needed: what is left over belongs to no region.
+    pub(crate) fn pieces_of(&self, total_bytes: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut pieces = self.pieces.clone();
+        if let Some((_, bytes)) = pieces.first_mut() {
+            let mut header: Header = bytemuck::pod_read_unaligned(bytes);
+            header.total_bytes = total_bytes;
+            header.checksum = header.computed_checksum();
+            *bytes = bytemuck::bytes_of(&header).to_vec();
+        }
+        pieces
+    }
+}
+
 impl Shape {
     /// Most bytes a segment may have: enough for every count at its maximum, and far below any overflow.
     const MAX_BYTES: u64 = 1 << 32;

@@ -63,6 +63,18 @@ pub(super) fn observe(options: &SegmentOptions, name: &OsStr) -> Result<Observer
     Ok(Observer { view: Arc::new(view) })
 }
 
+/// Removes a segment without becoming a participant: there may be no slot left.
+pub(super) fn remove(options: &SegmentOptions, name: &OsStr) -> Result<(), AttachError> {
+    let path = Place::of(name)?.path;
+    let file = open_checked(options, &path, true)?;
+    let view = view(options, file, Source::File(path), true)?;
+    let removed = view.remove(options.patience);
+    if let Some(descriptors) = &view.machine.descriptors {
+        descriptors.retire();
+    }
+    removed
+}
+
 /// Makes a segment of an open file, and this process a participant of it.
 pub(super) fn adopt(options: &SegmentOptions, file: File, source: Source) -> Result<Segment, AttachError> {
     enrolled(options, view(options, file, source, true)?)
@@ -85,7 +97,7 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
     prepare_forks(&path)?;
     let bytes = file.metadata().map_err(|error| attach_io("look at", &path, error))?.len();
     let mut start = vec![0; HEADER_BYTES as usize];
-    let read = read_start(&file, &mut start).map_err(|error| attach_io("read", &path, error))?;
+    let read = read_at(&file, &mut start, 0).map_err(|error| attach_io("read", &path, error))?;
     let malformed = |what| AttachError::Malformed { path: path.clone(), what };
     let checked = Header::check(start.get(..read).unwrap_or_default(), bytes).map_err(malformed)?;
     let size =
@@ -102,17 +114,18 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
     Ok(View { map, checked, machine, source })
 }
 
-fn prepare_forks(path: &Path) -> Result<(), AttachError> {
+pub(super) fn prepare_forks(path: &Path) -> Result<(), AttachError> {
     fork::prepare().map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => AttachError::Unsupported { what: "wipe a page on fork" },
         _ => attach_io("prepare for forks before using", path, error),
     })
 }
 
-fn read_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+/// Fills the buffer as far as the file goes.
+pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, filled as u64) {
+        match file.read_at(rest, offset + filled as u64) {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -123,13 +136,13 @@ fn read_start(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 /// Opens a file that may be a segment; everything but its bytes is judged here.
-fn open_checked(options: &SegmentOptions, path: &Path, write: bool) -> Result<File, AttachError> {
+pub(super) fn open_checked(options: &SegmentOptions, path: &Path, write: bool) -> Result<File, AttachError> {
     let owned = path.to_owned();
     let not_a_file = |found| AttachError::NotAFile { path: path.to_owned(), found };
     let file = file::open_existing(path, write).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => AttachError::NotFound { path: owned },
         io::ErrorKind::PermissionDenied => {
-            AttachError::Permission { path: owned, access: if write { "writing" } else { "reading" } }
+            AttachError::Permission { path: owned, access: if write { "write" } else { "read" } }
         }
         io::ErrorKind::IsADirectory => not_a_file("a directory"),
         _ if error.raw_os_error() == Some(libc::ELOOP) => not_a_file("a symbolic link"),

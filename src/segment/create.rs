@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::attach::{self, Source};
 use super::name::Place;
 use super::{Segment, SegmentOptions, attach_io};
-use crate::error::CreateError;
+use crate::error::{BadOption, CreateError};
 use crate::layout::header::{CLOCK_MONOTONIC, Header};
 use crate::layout::plan::{Origin, Plan};
 use crate::sys::map::Map;
@@ -25,7 +25,10 @@ const OPEN_ROUNDS: usize = 8;
 pub(super) fn create(options: &SegmentOptions, name: &OsStr) -> Result<Segment, CreateError> {
     let place = Place::of(name)?;
     make(options, &place)?;
-    Ok(attach::attach(options, name)?)
+    let segment = attach::attach(options, name)?;
+    // By now the name may be somebody else's segment.
+    segment.same_shape(&options.shape)?;
+    Ok(segment)
 }
 
 pub(super) fn open(options: &SegmentOptions, name: &OsStr) -> Result<Segment, CreateError> {
@@ -69,9 +72,9 @@ pub(super) fn private(options: &SegmentOptions) -> Result<Segment, CreateError> 
     Ok(attach::private(options, map, checked)?)
 }
 
-fn plan(options: &SegmentOptions) -> Result<Plan, CreateError> {
+pub(super) fn plan(options: &SegmentOptions) -> Result<Plan, BadOption> {
     options.check()?;
-    Ok(options.shape.plan(&Origin {
+    options.shape.plan(&Origin {
         instance: clock::random(),
         unix_nanos: clock::unix_nanos(),
         pid: std::process::id(),
@@ -80,7 +83,7 @@ fn plan(options: &SegmentOptions) -> Result<Plan, CreateError> {
         clock_now: clock::monotonic(),
         boot_id: clock::boot_id(),
         time_namespace: clock::time_namespace(),
-    })?)
+    })
 }
 
 /// Makes the file and gives it its name; [`CreateError::Exists`] if somebody else has it.
@@ -141,12 +144,17 @@ fn prepare(options: &SegmentOptions, file: &File, plan: &Plan, place: &Place) ->
 
 fn fill(file: &File, plan: &Plan, path: &Path) -> Result<(), CreateError> {
     let written = file::reserve(file, plan.total_bytes).and_then(|()| file::write_pieces(file, &plan.pieces));
-    written.map_err(|error| match error.kind() {
+    written.map_err(out_of_space(path, plan.total_bytes))
+}
+
+/// What it means that `needed` bytes could not be reserved.
+pub(super) fn out_of_space(path: &Path, needed: u64) -> impl Fn(io::Error) -> CreateError {
+    move |error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            CreateError::NoSpace { path: path.to_owned(), needed: plan.total_bytes }
+            CreateError::NoSpace { path: path.to_owned(), needed }
         }
         _ => attach_io("reserve space for", path, error).into(),
-    })
+    }
 }
 
 /// A file name that is removed again, whatever happens; only a kill can leave it.

@@ -5,10 +5,12 @@
 //! the others, and takes the set's clock over into this boot and time namespace.
 
 use std::fs;
+use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use super::attach::Source;
@@ -20,11 +22,12 @@ use crate::layout::header::RegionKind;
 use crate::layout::slots::SlotIdentity;
 use crate::layout::state::StateMap;
 use crate::sys::fork::ForkLock;
-use crate::sys::liveness::{Descriptors, Own, Pin};
+use crate::sys::liveness::{Descriptors, Own};
+use crate::sys::ofd::Identity;
 use crate::sys::{clock, fork};
 
 /// Between two tries at the init lock: the kernel has no timed wait for locks of this kind.
-const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
+pub(super) const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
 
 /// This process's name in a segment. All zero before the first enrolment.
 pub(crate) struct Enrolment {
@@ -36,7 +39,6 @@ pub(crate) struct Enrolment {
     epoch: AtomicU64,
     slot: AtomicU32,
     generation: AtomicU64,
-    pin: AtomicUsize,
 }
 
 impl Enrolment {
@@ -47,7 +49,6 @@ impl Enrolment {
             epoch: AtomicU64::new(0),
             slot: AtomicU32::new(0),
             generation: AtomicU64::new(0),
-            pin: AtomicUsize::new(0),
         }
     }
 
@@ -56,10 +57,9 @@ impl Enrolment {
             .then(|| Participant { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) })
     }
 
-    fn publish(&self, me: Participant, pin: usize) {
+    fn publish(&self, me: Participant) {
         self.slot.store(me.slot, Relaxed);
         self.generation.store(me.generation, Relaxed);
-        self.pin.store(pin, Relaxed);
         self.epoch.store(fork::epoch(), Release);
     }
 }
@@ -85,8 +85,7 @@ impl Inner {
         };
         let path = self.view.path();
         let deadline = self.deadline();
-        let own = descriptors.own().map_err(|error| attach_io("open again", &path, error))?;
-        self.take_init_lock(&own, deadline)?;
+        let own = self.view.init_lock(descriptors, self.enrolment.patience)?;
         self.check_still_there(descriptors)?;
         let slots = self.view.checked.header.slots;
         let alone = own.nobody_enrolled(slots);
@@ -96,13 +95,10 @@ impl Inner {
         let claimed = own.claim(1..=slots).map_err(|error| attach_io("lock a slot of", &path, error))?;
         let (slot, pin) = claimed.ok_or(AttachError::TooManyParticipants { path, slots })?;
         let me = self.view.introduce(slot)?;
-        let (pin, _) = pin.into_parts();
-        self.enrolment.publish(me, pin);
-        if let Err(fault) = self.view.clean_up(me, alone, deadline) {
-            self.leave();
-            return Err(self.attach_error(fault));
-        }
-        own.finish();
+        // Nobody may use the name before it is certain that we keep it.
+        self.view.clean_up(me, alone, deadline).map_err(|fault| self.attach_error(fault))?;
+        own.keep(pin);
+        self.enrolment.publish(me);
         Ok(me)
     }
 
@@ -112,8 +108,14 @@ impl Inner {
             return Err(AttachError::NotShared);
         }
         let me = self.view.introduce(1)?;
-        self.enrolment.publish(me, 0);
+        self.enrolment.publish(me);
         Ok(me)
+    }
+
+    /// Removes the segment.
+    pub(super) fn remove(&self) -> Result<(), AttachError> {
+        let _turn = self.enrolment.turn.lock();
+        self.view.remove(self.enrolment.patience)
     }
 
     /// When an operation on the segment as a whole gives up.
@@ -126,20 +128,6 @@ impl Inner {
         self.view.attach_error(fault, self.enrolment.patience)
     }
 
-    /// Waits for the init lock until `deadline`.
-    pub(crate) fn take_init_lock(&self, own: &Own<'_>, deadline: u64) -> Result<(), AttachError> {
-        let path = self.view.path();
-        loop {
-            if own.try_init_lock().map_err(|error| attach_io("lock", &path, error))? {
-                return Ok(());
-            }
-            if clock::monotonic() >= deadline {
-                return Err(AttachError::Busy { path, waited: self.enrolment.patience });
-            }
-            std::thread::sleep(INIT_LOCK_PAUSE);
-        }
-    }
-
     /// Under the init lock: is this still the segment that the name leads to?
     fn check_still_there(&self, descriptors: &Descriptors) -> Result<(), AttachError> {
         let Source::File(path) = &self.view.source else { return Ok(()) };
@@ -148,13 +136,14 @@ impl Inner {
         let is_first = self.enrolment.epoch.load(Acquire) == 0;
         // After a fork the name may be out of reach (chroot, another mount namespace); the count above is
         // what is left then.
-        let leads_here = fs::symlink_metadata(path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == descriptors.identity());
+        let leads_here = leads_to(path, descriptors);
         if is_first && !leads_here {
             return Err(removed());
         }
         if self.view.is_closed()? {
-            // Whoever removed it died before unlinking: finish that, or nobody could use the name again.
+            // Whoever removed it died before unlinking: finish that, or nobody could use the name again. First
+            // tell those who use blocks it had not closed yet, or both segments would hand out permits.
+            self.view.close_all();
             if leads_here {
                 let _ = fs::remove_file(path);
             }
@@ -173,21 +162,16 @@ impl Inner {
         }
         Ok(())
     }
-
-    /// Gives the slot up.
-    fn leave(&self) {
-        let Some(me) = self.enrolment.current() else { return };
-        if let Some(pid) = self.view.slot_words(me.slot).get(offset_of!(SlotIdentity, pid) / 8) {
-            pid.store(0, Relaxed);
-        }
-        let epoch = self.enrolment.epoch.swap(0, Relaxed);
-        drop(Pin::from_parts((self.enrolment.pin.swap(0, Relaxed), epoch)));
-    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.leave();
+        // In a forked child that never enrolled, the name is the parent's.
+        if let Some(me) = self.enrolment.current()
+            && let Some(pid) = self.view.slot_words(me.slot).get(offset_of!(SlotIdentity, pid) / 8)
+        {
+            pid.store(0, Relaxed);
+        }
         if let Some(descriptors) = &self.view.machine.descriptors {
             descriptors.retire();
         }
@@ -195,6 +179,31 @@ impl Drop for Inner {
 }
 
 impl View {
+    /// Takes the init lock, through a description of our own, waiting for others at most `patience`.
+    pub(super) fn init_lock<'a>(
+        &self,
+        descriptors: &'a Descriptors,
+        patience: Duration,
+    ) -> Result<Own<'a>, AttachError> {
+        let path = self.path();
+        let deadline = clock::deadline(patience);
+        let own = descriptors.own().map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                AttachError::Permission { path: path.clone(), access: "write" }
+            }
+            _ => attach_io("open again", &path, error),
+        })?;
+        loop {
+            if own.try_init_lock().map_err(|error| attach_io("lock", &path, error))? {
+                return Ok(own);
+            }
+            if clock::monotonic() >= deadline {
+                return Err(AttachError::Busy { path, waited: patience });
+            }
+            std::thread::sleep(INIT_LOCK_PAUSE);
+        }
+    }
+
     /// Bumps the generation of a slot whose byte we hold, and says who we are.
     fn introduce(&self, slot: u32) -> Result<Participant, AttachError> {
         let damaged = || AttachError::Damaged {
@@ -227,7 +236,7 @@ impl View {
             let mut guard = block.lock(me, deadline)?.guard();
             holdings.adopt(&mut guard)?;
             if alone && region.kind == RegionKind::Semaphore as u32 {
-                holdings.recount(&mut guard)?;
+                holdings.clear_others(&mut guard)?;
             }
             if alone && region.kind == RegionKind::State as u32 {
                 let mut change = guard.begin();
@@ -257,11 +266,17 @@ impl View {
     }
 
     /// Tells everybody that the segment is removed, without its locks: for a name that somebody else took.
-    fn close_all(&self) {
+    pub(super) fn close_all(&self) {
         for block in self.blocks().filter_map(|region| self.try_block(region)) {
             block.close_unlocked();
         }
     }
+}
+
+/// Whether a path leads to the file that these descriptors are of.
+pub(super) fn leads_to(path: &Path, descriptors: &Descriptors) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|found| Identity { device: found.dev(), inode: found.ino() } == descriptors.identity())
 }
 
 /// After a reboot or in another time namespace the clock reads differently: set time goes on where it

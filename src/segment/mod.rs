@@ -4,39 +4,44 @@
 //! name       which file a name is
 //! options    what a segment shall be
 //! create     complete or absent
+//! adopt      a file of somebody else becomes a segment
 //! attach     from a name to a checked mapping
 //! view       regions of a checked mapping, as the protocol wants them
 //! enrol      becoming a participant; again after a fork
+//! remove     so that everybody notices
 //! observer   looking without taking part
 //! ```
 
+#[cfg(feature = "shared_memory")]
+mod adopt;
 mod attach;
 mod create;
 mod enrol;
 mod name;
 mod observer;
 mod options;
+mod remove;
 mod view;
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use self::attach::Source;
 use self::enrol::Enrolment;
 use self::name::{PREFIX, Place, SHARED_MEMORY};
 use self::view::name_of;
-use crate::core::{Block, Fault, Participant};
+use crate::core::{Block, Participant};
 use crate::error::{AttachError, SyncError};
 use crate::layout::header::RegionKind;
 use crate::layout::plan::Shape;
 use crate::sync::{SharedMutex, SharedSemaphore};
 use crate::sys::machine::Machine;
 
+#[cfg(feature = "shared_memory")]
+pub(crate) use self::adopt::Adopted;
 pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;
@@ -85,42 +90,13 @@ impl Segment {
     /// Removes a segment: every further operation on it, by whomever, answers that it was removed; sleepers
     /// wake with that answer; the name is free again.
     pub fn remove(name: impl AsRef<OsStr>) -> Result<(), AttachError> {
-        Self::attach(name)?.remove_here()
+        SegmentOptions::default().remove(name)
     }
 
     /// Removes this segment; see [`remove`](Self::remove). One without a name only answers that from now on.
     pub fn remove_here(&self) -> Result<(), AttachError> {
-        let view = &self.inner.view;
-        let me = self.inner.me()?;
-        let deadline = self.inner.deadline();
-        // The init lock keeps newcomers out until the name is gone.
-        let own = match &view.machine.descriptors {
-            Some(descriptors) => {
-                let own = descriptors.own().map_err(|error| attach_io("open again", &view.path(), error))?;
-                self.inner.take_init_lock(&own, deadline)?;
-                Some(own)
-            }
-            None => None,
-        };
-        for region in view.blocks() {
-            match view.block(region)?.lock(me, deadline) {
-                Ok(locked) => locked.guard().close(),
-                Err(Fault::Closed) => {}
-                Err(fault) => return Err(self.inner.attach_error(fault)),
-            }
-        }
-        if let (Source::File(path), Some(descriptors)) = (&view.source, &view.machine.descriptors) {
-            let leads_here =
-                fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()) == descriptors.identity());
-            match leads_here.and_then(|leads_here| if leads_here { fs::remove_file(path) } else { Ok(()) }) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(attach_io("unlink", path, error));
-                }
-                _ => {}
-            }
-        }
-        drop(own);
-        Ok(())
+        self.inner.me()?;
+        self.inner.remove()
     }
 
     /// The named segments of this machine, with what each says about itself or why it cannot be read.
@@ -156,6 +132,7 @@ impl Segment {
 
     /// The plain words with this label, for the program's own atomics: no lock, no journal.
     pub fn words(&self, label: &str) -> Result<&[AtomicU64], SyncError> {
+        self.inner.me()?;
         self.inner.view.plain_words(label)
     }
 

@@ -33,7 +33,9 @@ impl Place {
             if path.file_name().is_none() || text.ends_with('/') {
                 return bad("names a directory");
             }
-            return Ok(Self { path: path.to_owned(), is_named: false });
+            // Absolute, so that a later `chdir` does not change which file this is.
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            return Ok(Self { path, is_named: false });
         }
         if text.is_empty() {
             return bad("is empty");
@@ -70,8 +72,9 @@ mod tests {
         assert_eq!(place.path, Path::new("/dev/shm/limitset.openai"));
         assert!(place.is_named);
         let place = Place::of("./limits").unwrap();
-        assert_eq!((place.path.as_path(), place.is_named), (Path::new("./limits"), false));
-        assert_eq!(place.directory(), Path::new("."));
+        let here = std::env::current_dir().unwrap();
+        assert_eq!((place.path.clone(), place.is_named), (here.join("limits"), false));
+        assert_eq!(place.directory(), here);
         assert!(Place::of("a".repeat(200)).is_ok());
     }
 

@@ -126,6 +126,11 @@ impl SegmentOptions {
         self
     }
 
+    /// How many bytes such a segment has.
+    pub fn bytes(&self) -> Result<u64, BadOption> {
+        Ok(create::plan(self)?.total_bytes)
+    }
+
     /// Creates a segment that must not exist yet, and attaches to it.
     pub fn create(&self, name: impl AsRef<OsStr>) -> Result<Segment, CreateError> {
         create::create(self, name.as_ref())
@@ -145,6 +150,11 @@ impl SegmentOptions {
     /// Attaches for reading only: no slot is taken and nothing in the segment can be changed.
     pub fn observe(&self, name: impl AsRef<OsStr>) -> Result<Observer, AttachError> {
         attach::observe(self, name.as_ref())
+    }
+
+    /// Removes a segment; see [`Segment::remove`].
+    pub fn remove(&self, name: impl AsRef<OsStr>) -> Result<(), AttachError> {
+        attach::remove(self, name.as_ref())
     }
 
     /// Creates a segment without a name, for this process and those it forks. It cannot be truncated, and is

@@ -147,6 +147,9 @@ impl View {
     }
 
     fn pid_of(&self, slot: u32) -> u64 {
+        if slot == 0 {
+            return 0;
+        }
         let word = self.slot_words(slot).get(offset_of!(SlotIdentity, pid) / 8);
         word.map_or(0, |pid| pid.load(std::sync::atomic::Ordering::Relaxed))
     }

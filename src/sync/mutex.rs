@@ -77,6 +77,7 @@ impl SharedMutex {
 
     /// The guarded words as they were at one instant, without waiting for the lock.
     pub fn snapshot(&self) -> Result<Vec<u64>, SyncError> {
+        self.segment.participant()?;
         self.segment.view().snapshot(&self.region)
     }
 
@@ -136,9 +137,9 @@ impl SharedMutexGuard<'_> {
             return Err(SyncError::Forked);
         }
         let mutex = self.mutex;
-        let mut update = MutexUpdate { mutex, inner: self.inner.begin() };
+        let mut update = MutexUpdate { mutex, inner: Some(self.inner.begin()), epoch: self.epoch };
         let value = change(&mut update)?;
-        update.inner.commit();
+        update.commit()?;
         Ok(value)
     }
 
@@ -174,17 +175,43 @@ impl std::fmt::Debug for SharedMutexGuard<'_> {
 /// Changes under way; see [`SharedMutexGuard::update`].
 pub struct MutexUpdate<'g, 'a> {
     mutex: &'g SharedMutex,
-    inner: core::Transaction<'g, 'a, Machine>,
+    /// None only once it is committed.
+    inner: Option<core::Transaction<'g, 'a, Machine>>,
+    epoch: u64,
 }
 
-impl MutexUpdate<'_, '_> {
+impl<'g, 'a> MutexUpdate<'g, 'a> {
     /// Value of a word, with the changes made so far.
     pub fn get(&self, index: usize) -> Result<u64, SyncError> {
-        self.inner.get(index).map_err(|fault| self.mutex.segment.view().sync_error(fault))
+        let inner = self.inner.as_ref().ok_or(SyncError::Forked)?;
+        inner.get(index).map_err(|fault| self.mutex.segment.view().sync_error(fault))
     }
 
     /// Changes a word.
     pub fn set(&mut self, index: usize, value: u64) -> Result<(), SyncError> {
-        self.inner.set(index, value).map_err(|fault| self.mutex.segment.view().sync_error(fault))
+        if self.epoch != fork::epoch() {
+            return Err(SyncError::Forked);
+        }
+        let inner = self.inner.as_mut().ok_or(SyncError::Forked)?;
+        inner.set(index, value).map_err(|fault| self.mutex.segment.view().sync_error(fault))
+    }
+
+    fn commit(mut self) -> Result<(), SyncError> {
+        if self.epoch != fork::epoch() {
+            return Err(SyncError::Forked);
+        }
+        self.inner.take().ok_or(SyncError::Forked)?.commit();
+        Ok(())
+    }
+}
+
+impl Drop for MutexUpdate<'_, '_> {
+    fn drop(&mut self) {
+        if self.epoch != fork::epoch() {
+            // The closure forked and this is the child: the changes are the parent's to commit or undo.
+            if let Some(inner) = self.inner.take() {
+                std::mem::forget(inner);
+            }
+        }
     }
 }

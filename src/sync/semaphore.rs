@@ -76,6 +76,7 @@ impl SharedSemaphore {
 
     /// Capacity, permits taken and their holders at one instant.
     pub fn state(&self) -> Result<SemaphoreState, SyncError> {
+        self.segment.participant()?;
         self.segment.view().semaphore_state(&self.region)
     }
 
@@ -107,7 +108,8 @@ impl SharedSemaphore {
     fn acquire_until(&self, permits: u64, deadline: u64) -> Result<Permit, SyncError> {
         let me = self.check(permits)?;
         let view = self.segment.view();
-        let answer = self.semaphore()?.take(me, permits, deadline, || view.look_at_name());
+        let interval = view.machine.doorbell_slice;
+        let answer = self.semaphore()?.take(me, permits, deadline, interval, || view.look_at_name());
         let answer = answer.map_err(|fault| view.sync_error(fault))?;
         self.answer(answer, permits, |wanted, available| SyncError::TimedOut { wanted, available })
     }

@@ -37,7 +37,11 @@ pub(crate) fn lacks_unnamed(error: &io::Error) -> bool {
 
 /// A new file in memory without any name, for this process and its children.
 pub(crate) fn create_anonymous() -> io::Result<File> {
-    Ok(memfd_create("limitset", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?.into())
+    // Systems that refuse executable memory files want to be told; kernels before 6.3 do not know the flag.
+    let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
+    let not_executable = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
+    let made = memfd_create("limitset", flags | not_executable);
+    Ok(made.or_else(|_| memfd_create("limitset", flags))?.into())
 }
 
 /// Makes sure that a memfd keeps its size for ever: nobody can cause a SIGBUS by truncating it.

@@ -6,10 +6,12 @@
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
+use nix::errno::Errno;
+
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// Sleeps while `word` is `seen`, at most `nanos` nanoseconds. True if that time passed.
-pub(crate) fn wait(word: &AtomicU32, seen: u32, nanos: u64) -> bool {
+/// Sleeps while `word` is `seen`, at most `nanos` nanoseconds.
+pub(crate) fn wait(word: &AtomicU32, seen: u32, nanos: u64) -> Ended {
     let timeout = libc::timespec {
         tv_sec: libc::time_t::try_from(nanos / NANOS_PER_SECOND).unwrap_or(libc::time_t::MAX),
         tv_nsec: (nanos % NANOS_PER_SECOND).cast_signed(),
@@ -27,7 +29,21 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, nanos: u64) -> bool {
             0,
         )
     };
-    result != 0 && nix::errno::Errno::last() == nix::errno::Errno::ETIMEDOUT
+    match Errno::result(result) {
+        Err(Errno::ETIMEDOUT) => Ended::Time,
+        Err(Errno::EINTR) => Ended::Signal,
+        _ => Ended::Woken,
+    }
+}
+
+/// Why a sleep ended.
+pub(crate) enum Ended {
+    /// The time passed.
+    Time,
+    /// A signal came; the time has not passed.
+    Signal,
+    /// Somebody woke us, or the word had changed already.
+    Woken,
 }
 
 /// Wakes at most `count` sleepers on `word`.

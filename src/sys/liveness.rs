@@ -12,32 +12,30 @@
 //!
 //! Questions about others go through a second description that never holds a lock, because the kernel leaves
 //! out the asker's own locks: asked through the same description, our own slot would look free, and two
-//! threads of one process would take each other's lock. Before "free" is believed, our own byte is asked for
-//! through the same descriptor. If that is not locked, the descriptor is not ours any more (somebody closed
-//! it, and the number may be a log file by now): it is opened anew, and until then nobody is dead. Any error
-//! means alive.
+//! threads of one process would take each other's lock. A descriptor is only a number, though: somebody may have
+//! closed it, and it may be a log file by now, or another segment. So before it is asked, it must lead to our
+//! file; before "free" is believed, our own byte must be seen locked through it. If not, it is opened anew, and
+//! until then nobody is dead. Any error means alive.
 //!
 //! Byte 0 is the init lock: one process enrols at a time.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::ops::RangeInclusive;
-use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
-
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, fcntl};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::fork::{self, ForkLock, InChild};
+use super::ofd::{self, Identity};
 
 const PIN_BYTES: usize = 4096;
-const NO_DESCRIPTOR: RawFd = -1;
+const INIT_LOCK: i64 = 0;
 
-/// This process's descriptors of one segment file.
+/// This process's descriptors of one segment file, and its hold on a slot.
 pub(crate) struct Descriptors {
     /// Asks about others; holds no lock, ever.
     check: AtomicI32,
@@ -47,11 +45,14 @@ pub(crate) struct Descriptors {
     own_epoch: AtomicU64,
     /// Our slot, for the self-test; 0 for observers.
     own_slot: AtomicU32,
+    /// Address of the kept [`Pin`]; 0 for none.
+    pin: AtomicUsize,
+    pin_epoch: AtomicU64,
     /// One thread at a time asks or replaces `check`.
     asking: ForkLock,
     writable: bool,
     path: Option<PathBuf>,
-    identity: (u64, u64),
+    identity: Identity,
     mapping: (usize, usize),
 }
 
@@ -64,12 +65,14 @@ impl Descriptors {
         mapping: (usize, usize),
         writable: bool,
     ) -> io::Result<Arc<Self>> {
-        let identity = identity(&file)?;
+        let (identity, _) = ofd::look(file.as_raw_fd())?;
         let it = Arc::new(Self {
             check: AtomicI32::new(file.into_raw_fd()),
-            own: AtomicI32::new(NO_DESCRIPTOR),
+            own: AtomicI32::new(ofd::NONE),
             own_epoch: AtomicU64::new(0),
             own_slot: AtomicU32::new(0),
+            pin: AtomicUsize::new(0),
+            pin_epoch: AtomicU64::new(0),
             asking: ForkLock::new(),
             writable,
             path,
@@ -82,8 +85,9 @@ impl Descriptors {
         Ok(it)
     }
 
-    /// Ends the registration; the descriptors are closed with the last reference.
+    /// Gives the slot up and ends the registration; the descriptors are closed with the last reference.
     pub(crate) fn retire(self: &Arc<Self>) {
+        drop(Pin { address: self.pin.swap(0, AcqRel), epoch: self.pin_epoch.load(Acquire) });
         fork::unregister(self);
     }
 
@@ -93,16 +97,11 @@ impl Descriptors {
         // The second round is for a descriptor that turned out not to be ours.
         for _ in 0..2 {
             let check = self.check.load(Acquire);
-            let free = is_unlocked(check, i64::from(slot), 1);
-            if free == Ok(false) {
-                return false;
-            }
-            if self.is_ours(check) {
-                return free == Ok(true);
-            }
-            if self.refers_to_us(check) {
-                // The right file, but our own byte is not held: we are nobody, and judge nobody.
-                return false;
+            // Identity first, and once more at the end: on another segment's file both "taken" and "our own
+            // byte is held" can be true.
+            if self.leads_to_us(check) {
+                let is_free = ofd::is_unlocked(check, slot.into(), 1).unwrap_or(false);
+                return is_free && self.sees_our_byte(check) && self.leads_to_us(check);
             }
             match self.reopen() {
                 // The old number may be somebody else's file by now: it is left alone.
@@ -113,40 +112,43 @@ impl Descriptors {
         false
     }
 
-    fn is_ours(&self, descriptor: RawFd) -> bool {
+    /// Our own byte must look taken. If it does not, we are nobody, and judge nobody. Observers have none.
+    fn sees_our_byte(&self, descriptor: RawFd) -> bool {
         match self.own_slot.load(Acquire) {
-            0 => self.refers_to_us(descriptor),
-            own => is_unlocked(descriptor, i64::from(own), 1) == Ok(false),
+            0 => !self.writable,
+            own => ofd::is_unlocked(descriptor, own.into(), 1).is_ok_and(|free| !free),
         }
     }
 
-    fn refers_to_us(&self, descriptor: RawFd) -> bool {
-        if descriptor < 0 {
-            return false;
-        }
-        // SAFETY: the number is only lent to one fstat, which fails if it is not open; the wrapper is never
-        // dropped, so nothing is closed.
-        let file = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(descriptor) });
-        identity(&file).is_ok_and(|found| found == self.identity)
+    fn leads_to_us(&self, descriptor: RawFd) -> bool {
+        descriptor >= 0 && ofd::look(descriptor).is_ok_and(|(found, _)| found == self.identity)
     }
 
     /// A new description of the same file, whichever way still works.
     fn reopen(&self) -> io::Result<File> {
         let (start, bytes) = self.mapping;
         let end = start + bytes.next_multiple_of(PIN_BYTES);
+        let through = |descriptor: &AtomicI32| {
+            let descriptor = descriptor.load(Acquire);
+            self.leads_to_us(descriptor).then(|| through_proc(descriptor).into())
+        };
         let ways = [
-            Some(through_proc(self.own.load(Relaxed)).into()),
-            Some(through_proc(self.check.load(Relaxed)).into()),
+            through(&self.own),
+            through(&self.check),
             self.path.clone(),
             // For those with the right to use it: survives that all descriptors were closed.
             Some(format!("/proc/self/map_files/{start:x}-{end:x}").into()),
         ];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for way in ways.into_iter().flatten() {
-            match OpenOptions::new().read(true).write(self.writable).open(way) {
-                Ok(file) if identity(&file)? == self.identity => return Ok(file),
+            let mut options = OpenOptions::new();
+            options.read(true).write(self.writable).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+            match options.open(way) {
+                Ok(file) if self.leads_to_us(file.as_raw_fd()) => return Ok(file),
                 Ok(_) => {}
-                Err(error) => last = error,
+                // The first refusal says most: later ways are only tried because of it.
+                Err(error) if last.kind() == io::ErrorKind::NotFound => last = error,
+                Err(_) => {}
             }
         }
         Err(last)
@@ -157,10 +159,10 @@ impl Descriptors {
         let epoch = fork::epoch();
         if self.own_epoch.load(Acquire) != epoch {
             // Inherited through a raw clone, and still our parent's description.
-            close(self.own.swap(NO_DESCRIPTOR, AcqRel));
+            self.close_own();
             self.own_epoch.store(epoch, Release);
         }
-        if self.own.load(Acquire) == NO_DESCRIPTOR {
+        if !self.leads_to_us(self.own.load(Acquire)) {
             // Not while a fork is under way: its child could not know that it has to close the descriptor.
             fork::without_forks(|| -> io::Result<()> {
                 let file = self.reopen()?;
@@ -171,19 +173,24 @@ impl Descriptors {
         Ok(Own { descriptors: self })
     }
 
-    /// Number of names the file has left, or an error if that cannot be told.
-    pub(crate) fn names(&self) -> io::Result<u64> {
-        let check = self.check.load(Acquire);
-        if !self.refers_to_us(check) {
-            return Err(io::ErrorKind::NotFound.into());
+    /// Closes `own` if it still is ours; after a closefrom the number may be somebody else's.
+    fn close_own(&self) {
+        let own = self.own.swap(ofd::NONE, AcqRel);
+        if self.leads_to_us(own) {
+            ofd::close(own);
         }
-        // SAFETY: as in `refers_to_us`.
-        let file = std::mem::ManuallyDrop::new(unsafe { File::from_raw_fd(check) });
-        Ok(file.metadata()?.nlink())
     }
 
-    /// Device and inode of the file.
-    pub(crate) fn identity(&self) -> (u64, u64) {
+    /// Number of names the file has left, or an error if that cannot be told.
+    pub(crate) fn names(&self) -> io::Result<u64> {
+        match ofd::look(self.check.load(Acquire))? {
+            (found, names) if found == self.identity => Ok(names),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// Which file this is about.
+    pub(crate) fn identity(&self) -> Identity {
         self.identity
     }
 }
@@ -193,9 +200,9 @@ impl InChild for Descriptors {
     /// not be opened any more.
     fn in_child(&self) {
         let mut path = [0u8; 32];
-        let inherited = self.own.swap(NO_DESCRIPTOR, AcqRel);
+        let inherited = self.own.swap(ofd::NONE, AcqRel);
         for through in [self.check.load(Acquire), inherited] {
-            if through < 0 || !self.refers_to_us(through) || self.own.load(Acquire) >= 0 {
+            if self.own.load(Acquire) >= 0 || !self.leads_to_us(through) {
                 continue;
             }
             write_proc_path(&mut path, through);
@@ -203,7 +210,9 @@ impl InChild for Descriptors {
             let opened = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC) };
             self.own.store(opened, Release);
         }
-        close(inherited);
+        if self.leads_to_us(inherited) {
+            ofd::close(inherited);
+        }
         self.own_slot.store(0, Release);
         self.own_epoch.store(fork::epoch(), Release);
     }
@@ -211,14 +220,10 @@ impl InChild for Descriptors {
 
 impl Drop for Descriptors {
     fn drop(&mut self) {
+        self.close_own();
         let check = *self.check.get_mut();
-        // After a closefrom the number may be somebody else's: close only what is ours.
-        if self.refers_to_us(check) {
-            close(check);
-        }
-        let own = *self.own.get_mut();
-        if self.refers_to_us(own) {
-            close(own);
+        if self.leads_to_us(check) {
+            ofd::close(check);
         }
     }
 }
@@ -235,19 +240,20 @@ impl Own<'_> {
 
     /// Tries to take the init lock.
     pub(crate) fn try_init_lock(&self) -> io::Result<bool> {
-        try_lock(self.descriptor(), 0)
+        ofd::try_lock(self.descriptor(), INIT_LOCK)
     }
 
     /// Whether nobody at all holds one of the `slots` bytes.
     pub(crate) fn nobody_enrolled(&self, slots: u32) -> bool {
-        is_unlocked(self.descriptor(), 1, i64::from(slots)) == Ok(true)
+        ofd::is_unlocked(self.descriptor(), 1, slots.into()).unwrap_or(false)
     }
 
     /// Takes the first free byte of `slots` and pins it to this address space.
     pub(crate) fn claim(&self, slots: RangeInclusive<u32>) -> io::Result<Option<(u32, Pin)>> {
         for slot in slots {
-            if try_lock(self.descriptor(), i64::from(slot))? {
-                let pin = Pin::new(self.descriptor())?;
+            if ofd::try_lock(self.descriptor(), slot.into())? {
+                // Not while a fork is under way: its child would inherit a page that is not yet set apart.
+                let pin = fork::without_forks(|| Pin::new(self.descriptor()))?;
                 self.descriptors.own_slot.store(slot, Release);
                 return Ok(Some((slot, pin)));
             }
@@ -255,16 +261,45 @@ impl Own<'_> {
         Ok(None)
     }
 
-    /// Gives the init lock back; the slot's byte lives on in its pin.
+    /// Keeps the slot until [`Descriptors::retire`], and gives the init lock back.
+    pub(crate) fn keep(self, pin: Pin) {
+        self.descriptors.pin_epoch.store(pin.epoch, Release);
+        self.descriptors.pin.store(pin.address, Release);
+        std::mem::forget(pin);
+        self.finish();
+    }
+
+    /// Gives the init lock back; a slot's byte lives on in its pin.
     pub(crate) fn finish(self) {
-        let unlock = range_lock(libc::F_UNLCK, 0, 1);
-        let _ = with_descriptor(self.descriptor(), |fd| fcntl(fd, FcntlArg::F_OFD_SETLK(&unlock)));
+        ofd::unlock(self.descriptor(), INIT_LOCK, 1);
+        self.descriptors.close_own();
+        std::mem::forget(self);
     }
 }
 
 impl Drop for Own<'_> {
+    /// Failed: every lock goes, the description stays. After a `setuid` there would not be another one.
     fn drop(&mut self) {
-        close(self.descriptors.own.swap(NO_DESCRIPTOR, AcqRel));
+        ofd::unlock(self.descriptor(), 0, 0);
+    }
+}
+
+/// The init lock of a file that is not mapped yet; given back when dropped, and when this process dies.
+#[cfg(feature = "shared_memory")]
+pub(crate) struct InitLock<'a>(&'a File);
+
+#[cfg(feature = "shared_memory")]
+impl<'a> InitLock<'a> {
+    /// None if somebody else has it.
+    pub(crate) fn try_take(file: &'a File) -> io::Result<Option<Self>> {
+        Ok(ofd::try_lock(file.as_raw_fd(), INIT_LOCK)?.then_some(Self(file)))
+    }
+}
+
+#[cfg(feature = "shared_memory")]
+impl Drop for InitLock<'_> {
+    fn drop(&mut self) {
+        ofd::unlock(self.0.as_raw_fd(), INIT_LOCK, 1);
     }
 }
 
@@ -291,18 +326,6 @@ impl Pin {
         }
         Ok(pin)
     }
-
-    /// Forgets the pin without ending it; it can be made again from these numbers.
-    pub(crate) fn into_parts(self) -> (usize, u64) {
-        let parts = (self.address, self.epoch);
-        std::mem::forget(self);
-        parts
-    }
-
-    /// The pin of [`into_parts`](Self::into_parts), which must have come from there and be used once.
-    pub(crate) fn from_parts((address, epoch): (usize, u64)) -> Self {
-        Self { address, epoch }
-    }
 }
 
 impl Drop for Pin {
@@ -310,16 +333,11 @@ impl Drop for Pin {
         // In a forked child the page is not there, and the address may be anything else by now.
         if self.epoch == fork::epoch() && self.address != 0 {
             let page = std::ptr::without_provenance_mut(self.address);
-            // SAFETY: the page was mapped by `new` in this very process, is known to this value alone, and no
-            // reference into it can exist.
+            // SAFETY: addresses come from `new` alone, in this very process, and each is held by one `Pin` or
+            // by `Descriptors`, which hands it out once; no reference into the page can exist.
             unsafe { libc::munmap(page, PIN_BYTES) };
         }
     }
-}
-
-fn identity(file: &File) -> io::Result<(u64, u64)> {
-    let it = file.metadata()?;
-    Ok((it.dev(), it.ino()))
 }
 
 fn through_proc(descriptor: RawFd) -> String {
@@ -347,54 +365,9 @@ fn write_proc_path(path: &mut [u8; 32], descriptor: RawFd) {
     }
 }
 
-fn range_lock(kind: libc::c_int, start: i64, length: i64) -> libc::flock {
-    libc::flock {
-        l_type: libc::c_short::try_from(kind).unwrap_or(0),
-        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or(0),
-        l_start: start,
-        l_len: length,
-        l_pid: 0,
-    }
-}
-
-fn with_descriptor<T>(
-    descriptor: RawFd,
-    action: impl FnOnce(BorrowedFd<'_>) -> nix::Result<T>,
-) -> nix::Result<T> {
-    if descriptor < 0 {
-        return Err(Errno::EBADF);
-    }
-    // SAFETY: not -1. The number may have been closed behind our back; `fcntl` then fails, or asks about some
-    // other file, which the self-test in `is_free` notices.
-    action(unsafe { BorrowedFd::borrow_raw(descriptor) })
-}
-
-/// Whether no other description holds any byte of the range.
-fn is_unlocked(descriptor: RawFd, start: i64, length: i64) -> nix::Result<bool> {
-    let mut found = range_lock(libc::F_WRLCK, start, length);
-    with_descriptor(descriptor, |fd| fcntl(fd, FcntlArg::F_OFD_GETLK(&mut found)))?;
-    Ok(i32::from(found.l_type) == libc::F_UNLCK)
-}
-
-fn try_lock(descriptor: RawFd, byte: i64) -> io::Result<bool> {
-    let wanted = range_lock(libc::F_WRLCK, byte, 1);
-    match with_descriptor(descriptor, |fd| fcntl(fd, FcntlArg::F_OFD_SETLK(&wanted))) {
-        Ok(_) => Ok(true),
-        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn close(descriptor: RawFd) {
-    if descriptor >= 0 {
-        // SAFETY: callers pass only descriptors that this module opened and has taken out of its fields.
-        drop(unsafe { OwnedFd::from_raw_fd(descriptor) });
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsRawFd;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
 
@@ -422,13 +395,11 @@ mod tests {
         assert_eq!(slot, 1);
         assert!(!it.is_free(1), "our own slot never looks free");
         assert!(it.is_free(2));
-        assert_eq!(it.own.load(Relaxed), NO_DESCRIPTOR);
+        assert_eq!(it.own.load(Relaxed), ofd::NONE);
 
-        // The number now leads to another file: nobody is dead, and the way back is found or not.
-        let check = it.check.load(Relaxed);
         let other = File::open("/dev/null").unwrap();
-        assert!(it.is_ours(check));
-        assert!(!it.is_ours(other.as_raw_fd()));
+        assert!(it.leads_to_us(it.check.load(Relaxed)));
+        assert!(!it.leads_to_us(other.as_raw_fd()));
         drop(pin);
         assert!(!it.is_free(2), "without a byte of our own we believe nobody dead");
         it.retire();

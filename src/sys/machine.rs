@@ -72,8 +72,16 @@ impl Env for Machine {
             Waiting::Lock => self.lock_slice,
             Waiting::Doorbell => self.doorbell_slice,
         };
-        let left = deadline.saturating_sub(clock::monotonic());
-        if futex::wait(word, seen, slice.min(left)) { Waited::SliceOver } else { Waited::Woken }
+        // An absolute end, so that signals do not stretch the slice.
+        let end = deadline.min(clock::monotonic().saturating_add(slice));
+        loop {
+            let left = end.saturating_sub(clock::monotonic());
+            match futex::wait(word, seen, left) {
+                futex::Ended::Time => return Waited::SliceOver,
+                futex::Ended::Signal => {}
+                futex::Ended::Woken => return Waited::Woken,
+            }
+        }
     }
 
     #[cold]

@@ -3,11 +3,13 @@
 //! ```text
 //! map        mapped memory as atomic words, bounds-checked
 //! futex      sleeping and waking across processes
+//! ofd        locks of open file descriptions
 //! file       opening, making and publishing segment files
 //! liveness   one kernel lock per participant, which ends exactly with its address space
 //! fork       noticing a fork; acting in the child
 //! clock      instants; boot and namespace identities
 //! machine    all of it behind `core::Env`
+//! raw_event  an event behind the traits of the crate `raw_sync`
 //! ```
 
 pub(crate) mod clock;
@@ -17,3 +19,6 @@ pub(crate) mod futex;
 pub(crate) mod liveness;
 pub(crate) mod machine;
 pub(crate) mod map;
+pub(crate) mod ofd;
+#[cfg(feature = "raw_sync")]
+pub(crate) mod raw_event;

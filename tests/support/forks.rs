@@ -78,3 +78,20 @@ pub(crate) fn close_all_descriptors() {
     let code = unsafe { libc::close_range(3, u32::MAX, 0) };
     assert_eq!(code, 0);
 }
+
+/// Lets a timer interrupt this process again and again.
+pub(crate) fn interrupt_every(interval: std::time::Duration) {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let action = nix::sys::signal::SigAction::new(
+        nix::sys::signal::SigHandler::Handler(nothing),
+        nix::sys::signal::SaFlags::empty(),
+        nix::sys::signal::SigSet::empty(),
+    );
+    // SAFETY: the handler does nothing at all.
+    unsafe { nix::sys::signal::sigaction(nix::sys::signal::Signal::SIGALRM, &action) }.unwrap();
+    let period = libc::timeval { tv_sec: 0, tv_usec: interval.subsec_micros().into() };
+    let timer = libc::itimerval { it_interval: period, it_value: period };
+    // SAFETY: `timer` is live for the call, and the old value is not asked for.
+    let code = unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
+    assert_eq!(code, 0);
+}

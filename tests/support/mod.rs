@@ -134,6 +134,11 @@ impl Worker {
         self.child.wait().unwrap();
     }
 
+    /// Waits until it has ended, of itself and well.
+    pub fn wait_for_end(&mut self) {
+        assert!(self.child.wait().unwrap().success());
+    }
+
     /// Lets it end by closing its input, and waits.
     pub fn finish(mut self) -> ExitStatus {
         drop(self.input.take());
@@ -167,6 +172,11 @@ pub fn listen() -> String {
 /// How often to do something: `usual` in the test run, `full` when `cargo xtask prove` asks for full depth.
 pub fn depth(usual: u64, full: u64) -> u64 {
     if std::env::var_os("LIMITSET_FULL_DEPTH").is_some() { full } else { usual }
+}
+
+/// States what was found, for docs/proof.md: which promises it bears on, what was tried, what came of it.
+pub fn proof(promises: &str, what: &str, result: &str) {
+    println!("PROOF {promises} | {what} | {result}");
 }
 
 /// Repeatable random numbers (xorshift): a failing run can be run again.

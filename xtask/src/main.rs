@@ -1,10 +1,11 @@
 //! The project's own commands. `cargo xtask test` runs every check, the same as CI;
-//! `cargo xtask test loom` runs one part of it.
+//! `cargo xtask test loom` runs one part of it; `cargo xtask prove` runs the proofs at full depth.
 //!
 //! A new subcommand is one row in `COMMANDS`; a new test part is one row in `parts::PARTS`.
 
 mod leftovers;
 mod parts;
+mod prove;
 mod report;
 mod run;
 mod tally;
@@ -23,12 +24,20 @@ struct Subcommand {
     run: fn(&[String]) -> io::Result<ExitCode>,
 }
 
-const COMMANDS: &[Subcommand] = &[Subcommand {
-    name: "test",
-    usage: "test [PART...]",
-    about: "run all parts, or only those named",
-    run: test::command,
-}];
+const COMMANDS: &[Subcommand] = &[
+    Subcommand {
+        name: "test",
+        usage: "test [PART...]",
+        about: "run all parts, or only those named",
+        run: test::command,
+    },
+    Subcommand {
+        name: "prove",
+        usage: "prove",
+        about: "run every proof at full depth, and write docs/proof.md",
+        run: prove::command,
+    },
+];
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args_os().skip(1).map(|a| a.to_string_lossy().into_owned()).collect();

@@ -42,8 +42,11 @@ pub(crate) const PARTS: &[Part] = &[
         name: "clippy",
         about: "no lint warns",
         work: Work::Check(|| {
-            let args = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-            vec![Step { component: Some("clippy"), ..cargo(&args) }]
+            let with = |features: &[&str]| {
+                let step = cargo(&["clippy", "--workspace", "--all-targets"]).and(features);
+                Step { component: Some("clippy"), ..step.and(&["--", "-D", "warnings"]) }
+            };
+            vec![with(&[]), with(&["--all-features"])]
         }),
     },
     Part {
@@ -54,14 +57,31 @@ pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "doc-tests",
         about: "the examples in the documentation",
-        work: Work::Tests(|_| Ok(vec![cargo(&["test", "-p", "limitset", "--doc", "--", "--show-output"])])),
+        work: Work::Tests(|_| {
+            let args = ["test", "-p", "limitset", "--all-features", "--doc", "--", "--show-output"];
+            Ok(vec![cargo(&args)])
+        }),
     },
     Part {
         name: "processes",
-        about: "several processes on one segment",
+        about: "several processes on one segment: forks, namespaces, other users",
         work: Work::Tests(|_| {
-            let args = ["test", "--release", "-p", "limitset", "--test", "processes", "--", "--nocapture"];
-            Ok(vec![cargo(&args)])
+            let args = ["test", "--release", "--no-fail-fast", "-p", "limitset"];
+            let tests = ["--test", "processes", "--test", "world"];
+            Ok(vec![cargo(&args).and(&tests).and(&["--", "--nocapture"])])
+        }),
+    },
+    Part {
+        name: "interop",
+        about: "beside the crates shared_memory and raw_sync",
+        work: Work::Tests(|_| {
+            let features = ["--features", "shared_memory,raw_sync"];
+            let tests = cargo(&["test", "--release", "-p", "limitset"]).and(&features);
+            let units = cargo(&["test", "--release", "-p", "limitset"]).and(&features);
+            Ok(vec![
+                tests.and(&["--test", "interop", "--", "--nocapture"]),
+                units.and(&["--lib", "--", "interop::", "--show-output"]),
+            ])
         }),
     },
     Part {
@@ -85,8 +105,11 @@ pub(crate) const PARTS: &[Part] = &[
         name: "docs",
         about: "the documentation builds without a warning",
         work: Work::Check(|| {
-            let step = cargo(&["doc", "--workspace", "--no-deps"]);
-            vec![Step { rustdoc_flags: Some("-D warnings"), ..step }]
+            let with = |features: &[&str]| {
+                let step = cargo(&["doc", "--workspace", "--no-deps"]).and(features);
+                Step { rustdoc_flags: Some("-D warnings"), ..step }
+            };
+            vec![with(&[]), with(&["--all-features"])]
         }),
     },
     Part { name: "leftovers", about: "the tests left no segment in /dev/shm", work: Work::Leftovers },
@@ -140,7 +163,7 @@ fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {
         if let Some(stem) = stem
             && path.extension().is_some_and(|extension| extension == "rs")
             && !stem.starts_with("crash")
-            && stem != "processes"
+            && !["interop", "processes", "world"].contains(&stem.as_str())
         {
             names.push(stem);
         }
@@ -182,7 +205,8 @@ mod tests {
     fn integration_tests_are_found_without_those_that_have_their_own_part() {
         let folder = std::env::temp_dir().join(format!("xtask-parts-{}", std::process::id()));
         fs::create_dir_all(folder.join("support")).unwrap();
-        for name in ["tidy.rs", "attach.rs", "crash_step.rs", "crash_kill.rs", "processes.rs", "notes.md"] {
+        let own = ["crash_step.rs", "crash_kill.rs", "processes.rs", "world.rs", "interop.rs"];
+        for name in ["tidy.rs", "attach.rs", "notes.md"].iter().chain(&own) {
             fs::write(folder.join(name), "").unwrap();
         }
         let found = unit_test_files(&folder);

@@ -11,6 +11,8 @@ pub(crate) struct Outcome {
     pub(crate) counts: Counts,
     /// One line for each skipped test.
     pub(crate) skips: Vec<String>,
+    /// What its tests stated, for `prove`.
+    pub(crate) proofs: Vec<String>,
     /// Why the part failed, beyond the tests that did.
     pub(crate) problems: Vec<String>,
     pub(crate) elapsed: Duration,
@@ -68,6 +70,7 @@ mod tests {
         let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
         Outcome {
             part,
+            proofs: Vec::new(),
             counts: Counts { passed, failed, skipped: skips.len() },
             skips: owned(skips),
             problems: owned(problems),

@@ -3,6 +3,9 @@
 //! A test that cannot run here prints a line that starts with `SKIPPED ` and returns. The harness
 //! then counts it as passed; the tally counts it as skipped instead. Tests that the harness itself
 //! reports as ignored are skipped too, and must not print the line as well.
+//!
+//! A test that measured something worth stating prints a line with `PROOF promises | what | result`;
+//! `cargo xtask prove` collects them.
 
 use std::fmt;
 
@@ -43,6 +46,17 @@ pub(crate) struct Tally {
     reported: Counts,
     skipped_lines: usize,
     skips: Vec<String>,
+    proofs: Vec<String>,
+}
+
+/// What one command's output said.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) counts: Counts,
+    /// A line for every skipped test.
+    pub(crate) skips: Vec<String>,
+    /// What stood behind `PROOF`.
+    pub(crate) proofs: Vec<String>,
 }
 
 impl Tally {
@@ -55,15 +69,14 @@ impl Tally {
         }
     }
 
-    /// The counts, and a line for every skipped test.
-    pub(crate) fn finish(mut self) -> (Counts, Vec<String>) {
+    pub(crate) fn finish(mut self) -> Found {
         self.end_line();
         let counts = Counts {
             passed: self.reported.passed.saturating_sub(self.skipped_lines),
             failed: self.reported.failed,
             skipped: self.reported.skipped + self.skipped_lines,
         };
-        (counts, self.skips)
+        Found { counts, skips: self.skips, proofs: self.proofs }
     }
 
     fn end_line(&mut self) {
@@ -77,7 +90,9 @@ impl Tally {
         // On one thread the harness prints the name first, and the test's own output follows it on
         // the same line.
         let (name, rest) = after_test_name(line);
-        if rest.starts_with("SKIPPED ") {
+        if let Some(proof) = rest.strip_prefix("PROOF ") {
+            self.proofs.push(proof.to_owned());
+        } else if rest.starts_with("SKIPPED ") {
             self.skipped_lines += 1;
             self.skips.push(rest.to_owned());
         } else if let Some(why) = rest.strip_prefix("ignored")
@@ -130,7 +145,7 @@ mod tests {
     use super::*;
 
     const PASSING: &str = "\
-   Compiling limitset v0.1.0 (/work/limitset)
+   Compiling limitset v0.1.0 (/home/me/limitset)
     Finished `test` profile [unoptimized + debuginfo] target(s) in 1.52s
      Running unittests src/lib.rs (target/debug/deps/limitset-3f1c)
 
@@ -214,7 +229,8 @@ test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
     fn tally(output: &str) -> (Counts, Vec<String>) {
         let mut tally = Tally::default();
         tally.feed(output.as_bytes());
-        tally.finish()
+        let Found { counts, skips, .. } = tally.finish();
+        (counts, skips)
     }
 
     #[test]
@@ -254,8 +270,16 @@ test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
         for size in [1, 2, 7, 64] {
             let mut split = Tally::default();
             output.as_bytes().chunks(size).for_each(|chunk| split.feed(chunk));
-            assert_eq!(split.finish(), whole, "chunks of {size}");
+            let Found { counts, skips, .. } = split.finish();
+            assert_eq!((counts, skips), whole, "chunks of {size}");
         }
+    }
+
+    #[test]
+    fn proofs_are_collected_wherever_the_harness_puts_them() {
+        let mut tally = Tally::default();
+        tally.feed(b"test a ... PROOF 1 | a | b\nPROOF mutants | c | d\nno PROOF here\n");
+        assert_eq!(tally.finish().proofs, ["1 | a | b", "mutants | c | d"]);
     }
 
     #[test]
@@ -282,6 +306,6 @@ test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; fini
         let mut tally = Tally::default();
         tally.feed(b"\xff\xfe\n");
         tally.feed(PASSING.as_bytes());
-        assert_eq!(tally.finish().0, counts(3, 0, 0));
+        assert_eq!(tally.finish().counts, counts(3, 0, 0));
     }
 }

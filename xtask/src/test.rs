@@ -22,23 +22,29 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
             return Ok(ExitCode::from(crate::MISUSE));
         }
     };
+    let outcomes = run_parts(&chosen, false)?;
+    Ok(if outcomes.iter().all(Outcome::ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs these parts, at full depth if asked, and prints the summary.
+pub(crate) fn run_parts(chosen: &[&'static Part], full_depth: bool) -> io::Result<Vec<Outcome>> {
     let start = Instant::now();
     // Run alone, the last part has no run before it to blame: any leftover is one.
     let before =
         if chosen.len() > 1 { leftovers::find(Path::new(SHARED_MEMORY)) } else { Ok(BTreeSet::new()) };
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
-    let mut runner = Runner { cargo, root: root(), out: io::stdout() };
+    let mut runner = Runner { cargo, root: root(), full_depth, out: io::stdout() };
     let mut outcomes = Vec::new();
     for part in chosen {
         writeln!(io::stdout(), "\n=== {}: {}", part.name, part.about)?;
         outcomes.push(runner.run(part, before.as_ref().unwrap_or(&BTreeSet::new()))?);
     }
     write!(io::stdout(), "{}", summary(&outcomes, start.elapsed()))?;
-    Ok(if outcomes.iter().all(Outcome::ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(outcomes)
 }
 
 /// The repository, also when the binary was moved with it since it was built.
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
     let manifest = PathBuf::from(manifest);
     manifest.parent().map(Path::to_owned).unwrap_or(manifest)
@@ -48,6 +54,8 @@ fn root() -> PathBuf {
 struct Runner<W> {
     cargo: OsString,
     root: PathBuf,
+    /// Tests look for this themselves: more rounds, larger models.
+    full_depth: bool,
     out: W,
 }
 
@@ -58,6 +66,7 @@ impl<W: Write> Runner<W> {
             part: part.name,
             counts: Counts::default(),
             skips: Vec::new(),
+            proofs: Vec::new(),
             problems: Vec::new(),
             elapsed: start.elapsed(),
         };
@@ -117,14 +126,18 @@ impl<W: Write> Runner<W> {
             }
             Err(error) => self.problem(outcome, format!("{}: {error}", step.line()))?,
         }
-        let (counts, skips) = tally.finish();
-        outcome.skips.extend(skips);
-        Ok(counts)
+        let found = tally.finish();
+        outcome.skips.extend(found.skips);
+        outcome.proofs.extend(found.proofs);
+        Ok(found.counts)
     }
 
     fn command(&self, step: &Step) -> Command {
         let mut command = Command::new(&self.cargo);
         command.args(&step.args).current_dir(&self.root);
+        if self.full_depth {
+            command.env("LIMITSET_FULL_DEPTH", "1");
+        }
         if let Some(flags) = step.rustdoc_flags {
             let mut all = std::env::var_os("RUSTDOCFLAGS").unwrap_or_default();
             if !all.is_empty() {
@@ -198,7 +211,7 @@ mod tests {
     /// Runs a part whose "cargo" is a shell. Its output must not reach ours, which is counted too.
     fn shell(work: Work) -> Outcome {
         let part = Part { name: "sample", about: "", work };
-        let mut runner = Runner { cargo: "sh".into(), root: root(), out: Vec::new() };
+        let mut runner = Runner { cargo: "sh".into(), root: root(), full_depth: false, out: Vec::new() };
         runner.run(&part, &BTreeSet::new()).unwrap()
     }
 
@@ -234,7 +247,7 @@ mod tests {
     fn tests_that_were_all_skipped_fail_their_part() {
         let text = "echo 'SKIPPED a: why'; echo 'test result: ok. 1 passed; 0 failed; 0 ignored'";
         let mut part = Outcome { problems: vec![], ..shell(Work::Check(Vec::new)) };
-        let mut runner = Runner { cargo: "sh".into(), root: root(), out: Vec::new() };
+        let mut runner = Runner { cargo: "sh".into(), root: root(), full_depth: false, out: Vec::new() };
         let found = runner.step(&script(text), &mut part).unwrap();
         assert_eq!((found, found.any_ran()), (counts(0, 0, 1), false));
         assert_eq!(part.skips, ["SKIPPED a: why"]);

@@ -1,0 +1,86 @@
+//! Any damage to the bytes of a segment, then everything a user can do with it: a typed error or an answer,
+//! never a crash, never for ever.
+//!
+//! Run with `cargo +nightly fuzz run segment -- -max_total_time=600 -timeout=20`.
+#![no_main]
+
+#[path = "../../tests/support/forge.rs"]
+mod forge;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use forge::{Forged, MUTEX_REGION, SEMAPHORE_REGION, STATE_REGION};
+use libfuzzer_sys::fuzz_target;
+use limitset::{Segment, SegmentOptions};
+
+const MOMENT: Duration = Duration::from_micros(100);
+
+fn options() -> SegmentOptions {
+    let shape = Segment::options().slots(3).waiters(2).limits(2).mutex("jobs", 4).semaphore("db", 5);
+    shape.words("mine", 2).patience(MOMENT).lock_slice(MOMENT / 10).doorbell_slice(MOMENT / 10)
+}
+
+fn name() -> String {
+    format!("fuzz-{}", std::process::id())
+}
+
+/// A segment in the middle of life: an update half done and a lock still held, in every block.
+fn lived_in() -> &'static Forged {
+    static BYTES: OnceLock<Forged> = OnceLock::new();
+    BYTES.get_or_init(|| {
+        let segment = options().create(name()).unwrap();
+        let permit = segment.semaphore("db").unwrap().acquire(2).unwrap();
+        let mut bytes = Forged::read(&Segment::path_of(name()).unwrap());
+        drop(permit);
+        segment.remove_here().unwrap();
+        for block in [STATE_REGION, MUTEX_REGION, SEMAPHORE_REGION] {
+            let at = bytes.region(block);
+            bytes.set32(at, 2 | 1 << 12);
+            bytes.set64(at + forge::JOURNAL_LENGTH, 1);
+            bytes.set64(at + 64, 1);
+        }
+        bytes
+    })
+}
+
+/// The input is a list of changes, ten bytes each: where, how wide, and what.
+fn spoil(bytes: &mut Forged, input: &[u8]) {
+    for change in input.chunks_exact(10) {
+        let at = usize::from(u16::from_le_bytes([change[0], change[1]]));
+        let value = u64::from_le_bytes(change[2..].try_into().unwrap());
+        let at = at % (bytes.0.len() - 8);
+        match value % 3 {
+            0 => bytes.0[at] = change[9],
+            1 => bytes.set32(at & !3, (value >> 2) as u32),
+            _ => bytes.set64(at & !7, value >> 2),
+        }
+    }
+    if input.len() % 2 == 0 {
+        bytes.seal();
+    }
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut bytes = lived_in().clone();
+    spoil(&mut bytes, input);
+    let path = Segment::path_of(name()).unwrap();
+    let _ = std::fs::remove_file(&path);
+    std::fs::write(&path, &bytes.0).unwrap();
+    if let Ok(observer) = options().observe(name()) {
+        let _ = (observer.mutex("jobs"), observer.semaphore("db"), observer.participants(), observer.info());
+    }
+    if let Ok(segment) = options().attach(name()) {
+        if let Ok(jobs) = segment.mutex("jobs")
+            && let Ok(locked) = jobs.lock_timeout(MOMENT)
+        {
+            let mut held = locked.guard();
+            let _ = held.update(|words| (0..4).try_for_each(|index| words.set(index, 1)));
+        }
+        if let Ok(db) = segment.semaphore("db") {
+            let _ = (db.try_acquire(1), db.acquire_timeout(3, MOMENT), db.reap(), db.state());
+        }
+        let _ = segment.remove_here();
+    }
+    let _ = std::fs::remove_file(&path);
+});

@@ -1,0 +1,78 @@
+//! Locks of open file descriptions, and what else is asked of bare descriptor numbers.
+//!
+//! The numbers may have been closed behind our back, by a `closefrom`, and be anything by now. So they are not
+//! wrapped in types that promise otherwise, and whoever uses one checks what it leads to.
+
+use std::io;
+use std::os::fd::RawFd;
+
+use nix::errno::Errno;
+
+/// No descriptor.
+pub(crate) const NONE: RawFd = -1;
+
+/// What a descriptor leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) device: u64,
+    pub(crate) inode: u64,
+}
+
+/// Identity and number of names of the file behind a descriptor.
+pub(crate) fn look(descriptor: RawFd) -> io::Result<(Identity, u64)> {
+    let mut about = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the buffer is large enough and live; a number that is not open is an error, not harm.
+    let code = unsafe { libc::fstat(descriptor, about.as_mut_ptr()) };
+    Errno::result(code)?;
+    // SAFETY: fstat succeeded, so it has filled the buffer.
+    let about = unsafe { about.assume_init() };
+    Ok((Identity { device: about.st_dev, inode: about.st_ino }, about.st_nlink))
+}
+
+/// Closes a descriptor that was opened by us and still is ours.
+pub(crate) fn close(descriptor: RawFd) {
+    if descriptor >= 0 {
+        // SAFETY: callers have taken the number out of its place and checked that it leads to our file.
+        unsafe { libc::close(descriptor) };
+    }
+}
+
+/// Whether no other description holds any of `length` bytes from `start`.
+pub(crate) fn is_unlocked(descriptor: RawFd, start: i64, length: i64) -> io::Result<bool> {
+    let mut found = range(libc::F_WRLCK, start, length);
+    lock_call(descriptor, libc::F_OFD_GETLK, &mut found)?;
+    Ok(i32::from(found.l_type) == libc::F_UNLCK)
+}
+
+/// Tries to take a byte for this description.
+pub(crate) fn try_lock(descriptor: RawFd, byte: i64) -> io::Result<bool> {
+    let mut wanted = range(libc::F_WRLCK, byte, 1);
+    match lock_call(descriptor, libc::F_OFD_SETLK, &mut wanted) {
+        Ok(()) => Ok(true),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Gives `length` bytes from `start` back; all that follow if `length` is 0.
+pub(crate) fn unlock(descriptor: RawFd, start: i64, length: i64) {
+    // Can only fail if the descriptor is gone, and the lock with it.
+    let _ = lock_call(descriptor, libc::F_OFD_SETLK, &mut range(libc::F_UNLCK, start, length));
+}
+
+fn lock_call(descriptor: RawFd, call: libc::c_int, range: &mut libc::flock) -> nix::Result<()> {
+    // SAFETY: `range` is a live flock, which is what these calls read and write; a number that is not open is
+    // an error, not harm.
+    let code = unsafe { libc::fcntl(descriptor, call, std::ptr::from_mut(range)) };
+    Errno::result(code).map(drop)
+}
+
+fn range(kind: libc::c_int, start: i64, length: i64) -> libc::flock {
+    libc::flock {
+        l_type: libc::c_short::try_from(kind).unwrap_or(0),
+        l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or(0),
+        l_start: start,
+        l_len: length,
+        l_pid: 0,
+    }
+}

@@ -1,0 +1,108 @@
+//! The world around a participant: every kind of fork, namespaces, other users.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "world/children.rs"]
+mod children;
+#[path = "world/deaths.rs"]
+mod deaths;
+#[path = "support/forks.rs"]
+mod forks;
+#[path = "world/spaces.rs"]
+mod spaces;
+#[path = "support/mod.rs"]
+mod support;
+#[path = "world/users.rs"]
+mod users;
+
+use std::time::Duration;
+
+use limitset::{Segment, SegmentOptions};
+use support::{TempName, Worker};
+
+/// What a test that cannot run here says instead.
+type Skipped = String;
+
+/// A test that may say why it cannot run here.
+macro_rules! test {
+    ($name:literal, $test:expr) => {
+        ($name, || or_skip($name, $test))
+    };
+}
+
+fn main() {
+    let roles: &[support::Role] = &[
+        ("child", children::role),
+        ("visit", children::visit_role),
+        ("hold", deaths::hold_role),
+        ("headless", deaths::headless_role),
+        ("brood", deaths::brood_role),
+        ("space", spaces::role),
+        ("user", users::role),
+    ];
+    let mut tests: Vec<(&'static str, fn())> = vec![
+        test!("a_child_forked_under_another_threads_lock_waits_for_it_and_breaks_nothing", || child(
+            "locked"
+        )),
+        test!("a_child_of_a_bare_clone_is_a_participant_of_its_own", || child("bare_clone")),
+        test!("a_forked_child_may_exec_a_program_that_attaches_by_name", || child("exec")),
+        test!("every_link_of_a_chain_of_forks_is_somebody_else", || child("chain")),
+        test!("a_descriptor_that_leads_to_another_segment_is_not_believed", || child("another_file")),
+        test!("a_daemon_can_enrol_after_it_closed_everything", || child("daemon")),
+        test!("a_daemon_can_enrol_in_an_anonymous_segment", || child("anonymous_daemon")),
+        test!("a_child_without_rights_root_and_mounts_can_enrol", || child("all_dropped")),
+        test!("a_grandchild_beyond_reach_is_told_so", || child("beyond_reach")),
+        test!("two_hundred_children_that_work_at_once_leave_nothing_behind", || child("many")),
+        test!("a_fork_while_threads_attach_and_leave_keeps_nobody_alive", || child("storm")),
+    ];
+    tests.extend([
+        test!("a_living_child_of_a_bare_clone_does_not_hide_the_death_of_its_parent", || {
+            deaths::of_a_parent("clone")
+        }),
+        test!("a_spawned_program_does_not_hide_the_death_of_its_parent", || deaths::of_a_parent("spawn")),
+        test!("a_program_run_by_vfork_does_not_hide_the_death_of_its_parent", || deaths::of_a_parent(
+            "vfork"
+        )),
+        test!("the_permits_of_a_large_process_return", deaths::of_a_large_process),
+        test!("a_process_whose_main_thread_has_ended_lives", deaths::of_a_main_thread),
+        test!("children_go_on_when_their_parent_is_killed", deaths::among_the_busy),
+        test!("equal_pids_in_different_namespaces_are_not_mixed_up", spaces::equal_pids),
+        test!("another_time_namespace_is_refused_while_somebody_is_attached", spaces::another_time),
+        test!("a_child_in_another_time_namespace_is_refused", spaces::child_in_another_time),
+        test!("a_segment_of_mode_600_is_closed_to_other_users", users::closed),
+        test!("a_segment_of_mode_660_is_open_to_its_group_alone", users::open_to_a_group),
+        test!("a_segment_of_mode_640_can_be_watched_by_its_group", users::watched_by_a_group),
+        test!("a_segment_planted_by_another_user_is_refused", users::planted),
+    ] as [(&'static str, fn()); 13]);
+    support::main(roles, tests);
+}
+
+fn or_skip(name: &str, test: impl FnOnce() -> Result<(), Skipped>) {
+    if let Err(why) = test() {
+        println!("SKIPPED {name}: {why}");
+    }
+}
+
+/// Runs a test of forks in a process that has one thread to begin with.
+fn child(what: &str) -> Result<(), Skipped> {
+    let name = TempName::new();
+    let mut worker = Worker::start("child", &[&name.0, what]);
+    let answer = worker.hear();
+    assert!(worker.finish().success());
+    if answer == "done" { Ok(()) } else { Err(answer) }
+}
+
+fn as_root() -> Result<(), Skipped> {
+    if nix::unistd::geteuid().is_root() { Ok(()) } else { Err("needs root".to_owned()) }
+}
+
+/// Much patience, because the machine may be busy; short slices, because tests wait for deaths.
+fn options() -> SegmentOptions {
+    Segment::options()
+        .slots(16)
+        .waiters(2)
+        .mutex("pair", 2)
+        .semaphore("db", 4)
+        .words("notes", 2)
+        .patience(Duration::from_secs(60))
+        .doorbell_slice(Duration::from_millis(5))
+}
