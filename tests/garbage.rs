@@ -58,7 +58,11 @@ fn spoil(bytes: &mut Forged, random: &mut Random) {
             6 => bytes.get64(at) ^ 1 << random.below(64),
             _ => random.next(),
         };
-        if random.below(2) == 0 { bytes.set64(at, value) } else { bytes.set32(at, value as u32) }
+        if random.below(2) == 0 {
+            bytes.set64(at, value)
+        } else {
+            bytes.set32(at, u32::try_from(value & 0xffff_ffff).unwrap())
+        }
     }
     if in_header && random.below(4) != 0 {
         bytes.seal();

@@ -273,7 +273,7 @@ pub(crate) fn stepped_role(arguments: &[String]) {
 }
 
 /// Every state that the file passes through, in a copy of it that no living process has a lock on. The file
-/// starts fresh, then with what an adopter of another shape left, killed before its last store.
+/// starts fresh, then as something unfinished of which nothing but the mark can be relied on.
 pub(crate) fn stepped() {
     let bytes = options().bytes().unwrap();
     for start in ["zeros", "unfinished"] {
@@ -281,9 +281,7 @@ pub(crate) fn stepped() {
         let _mapping = create(&name.0, bytes);
         let _other = create(&other.0, bytes);
         if start == "unfinished" {
-            let left = TempName::new();
-            drop(Segment::options().slots(3).waiters(0).semaphore("x", 5).create(&left).unwrap());
-            let mut left = fs::read(left.path()).unwrap();
+            let mut left = vec![0xa5; bytes.try_into().unwrap()];
             left[..8].copy_from_slice(UNFINISHED);
             fs::File::options().write(true).open(name.path()).unwrap().write_all_at(&left, 0).unwrap();
         }

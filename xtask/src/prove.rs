@@ -18,7 +18,10 @@ const PROVING: &[&str] = &["unit", "processes", "interop", "loom", "crash"];
 const PROMISES: &[(&str, &str)] = &[
     ("All or none", "a change of several words is made wholly or not at all, whoever dies when"),
     ("Never over-admit", "no schedule of processes, threads, kills and forks hands out more than there is"),
-    ("A death hurts nobody", "SIGKILL at any instruction hangs nobody, leaks nothing, leaves nothing half done"),
+    (
+        "A death hurts nobody",
+        "SIGKILL at any instruction hangs nobody, leaks nothing, leaves nothing half done",
+    ),
     ("A fork is safe", "a child is a participant of its own and never releases what its parent holds"),
     ("Never a lie", "busy, removed, not now and never are different answers"),
     ("Bad bytes are an error", "a typed one; never a crash, never for ever"),
