@@ -43,7 +43,7 @@ static SEEN_TIME_NAMESPACE: AtomicU64 = AtomicU64::new(0);
 /// Identity of this process's time namespace, which may shift the clock; 0 where it could never be seen.
 pub(crate) fn time_namespace() -> u64 {
     // Without allocating: this runs in forked children too.
-    if let Ok(found) = nix::sys::stat::stat("/proc/self/ns/time") {
+    if let Ok(found) = nix::sys::stat::stat("/proc/thread-self/ns/time") {
         SEEN_TIME_NAMESPACE.store(found.st_ino, Relaxed);
     }
     SEEN_TIME_NAMESPACE.load(Relaxed)
@@ -51,7 +51,7 @@ pub(crate) fn time_namespace() -> u64 {
 
 /// Identity of this process's PID namespace; 0 where it cannot be seen.
 pub(crate) fn pid_namespace() -> u64 {
-    fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino())
+    fs::metadata("/proc/thread-self/ns/pid").map_or(0, |it| it.ino())
 }
 
 /// Name of this process, as `ps` shows it: the first 16 bytes, as two words.

@@ -74,7 +74,7 @@ pub(crate) fn set_group(file: &File, group: u32) -> io::Result<()> {
 
 /// Gives an unnamed file its name; fails if the name is taken.
 pub(crate) fn publish_unnamed(file: &File, path: &Path) -> io::Result<()> {
-    let through = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let through = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let follow = AtFlags::AT_SYMLINK_FOLLOW;
     Ok(linkat(AT_FDCWD, through.as_str(), AT_FDCWD, path, follow)?)
 }

@@ -272,7 +272,8 @@ impl Own<'_> {
     /// Gives the init lock back; a slot's byte lives on in its pin.
     pub(crate) fn finish(self) {
         ofd::unlock(self.descriptor(), INIT_LOCK, 1);
-        self.descriptors.close_own();
+        // Not while a fork is under way: its child would have the descriptor and not know of it.
+        fork::without_forks(|| self.descriptors.close_own());
         std::mem::forget(self);
     }
 }
@@ -341,12 +342,13 @@ impl Drop for Pin {
 }
 
 fn through_proc(descriptor: RawFd) -> String {
-    format!("/proc/self/fd/{descriptor}")
+    // Not /proc/self: that is the main thread, which shows nothing any more once it has ended.
+    format!("/proc/thread-self/fd/{descriptor}")
 }
 
 /// The same without allocating, for a forked child.
 fn write_proc_path(path: &mut [u8; 32], descriptor: RawFd) {
-    const PREFIX: &[u8] = b"/proc/self/fd/";
+    const PREFIX: &[u8] = b"/proc/thread-self/fd/";
     let mut digits = [0u8; 10];
     let mut rest = descriptor.unsigned_abs();
     let mut count = 0;

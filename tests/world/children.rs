@@ -296,7 +296,7 @@ fn beyond_reach(segment: &Segment) {
         let own = db.acquire(2).unwrap();
         Forked::new(|| {
             let refused = db.try_acquire(1).unwrap_err();
-            assert!(matches!(refused, SyncError::Enrol(AttachError::Io { .. })), "{refused}");
+            assert!(matches!(refused, SyncError::Enrol(AttachError::Permission { .. })), "{refused}");
         })
         .join();
         assert_eq!(db.reap().unwrap(), 0);
