@@ -370,15 +370,13 @@ fn inherited(segment: &Segment) {
 /// A timer interrupts the sleeper far more often than a slice ends.
 fn interrupted_sleeper() {
     let name = TempName::new();
-    let segment = options().create(&name).unwrap();
-    let db = segment.semaphore("db").unwrap();
+    let _segment = options().create(&name).unwrap();
     let mut holder = Worker::start("hold", &[&name.0, "3"]);
     holder.expect("holding");
     let mut sleeper = Worker::start("wait", &[&name.0, "interrupted"]);
     sleeper.expect("waiting");
     holder.kill();
     sleeper.expect("granted");
-    assert_eq!(db.available().unwrap(), 0);
 }
 
 /// Somebody gives and takes all the time, and each time the sleeper wakes in vain.
