@@ -14,7 +14,7 @@
 //!
 //! Never here: a sleep while holding the lock; a steal without proof of death.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use super::env::{Env, Waited, Waiting};
 use super::owner::{Participant, WAITERS, slot_of};
@@ -142,7 +142,8 @@ impl<'a, E: Env> Block<'a, E> {
         loop {
             let seen = env.load32(self.lock, Relaxed);
             if slot_of(seen) == 0 {
-                if env.cas32(self.lock, seen, mine | keep_waiters, Acquire).is_ok() {
+                // Releasing too: whoever reads our name here must also see the generation it belongs to.
+                if env.cas32(self.lock, seen, mine | keep_waiters, AcqRel).is_ok() {
                     return self.entered(me, false);
                 }
                 continue;
@@ -163,10 +164,11 @@ impl<'a, E: Env> Block<'a, E> {
                 env.wait(Waiting::Lock, self.lock, seen | WAITERS, deadline)
             };
             if waited == Waited::SliceOver {
-                // Judge the word that is there now, and take exactly that one.
-                let holder = env.load32(self.lock, Relaxed);
+                // Judge the word that is there now, and take exactly that one. Acquire: with a generation from
+                // before its owner's enrolment a living holder would look dead.
+                let holder = env.load32(self.lock, Acquire);
                 if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
-                    if env.cas32(self.lock, holder, mine | WAITERS, Acquire).is_ok() {
+                    if env.cas32(self.lock, holder, mine | WAITERS, AcqRel).is_ok() {
                         return self.entered(me, true);
                     }
                 } else if late && slot_of(holder) != 0 {

@@ -19,7 +19,8 @@ impl<E: Env> Block<'_, E> {
         let mut holder = 0;
         for _ in 0..tries {
             let version = env.load64(self.version, Acquire);
-            holder = env.load32(self.lock, Relaxed);
+            // Acquire: with a generation from before its enrolment a living holder would look dead.
+            holder = env.load32(self.lock, Acquire);
             if version & 1 == 0 {
                 let copy = self.copy(self.words);
                 env.fence(Acquire);
