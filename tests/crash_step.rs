@@ -7,6 +7,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 
+#[path = "support/mutant.rs"]
+mod mutant;
 #[path = "support/mod.rs"]
 mod support;
 #[path = "support/victim.rs"]
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 use limitset::core::{Env, Guard, Holdings, Locked, NEVER, Participant};
 use limitset::error::{AttachError, SyncError};
 use limitset::{Segment, SegmentOptions};
+use mutant::Mutant;
 use support::{Random, TempName};
 use victim::Victim;
 
@@ -37,11 +40,18 @@ const RUNS_FULL: u64 = 20;
 
 fn main() {
     support::main(
-        &[("update", update_role), ("semaphore", semaphore_role), ("reap", reap_role), ("hold", hold_role)],
+        &[
+            ("update", update_role),
+            ("semaphore", semaphore_role),
+            ("reap", reap_role),
+            ("hold", hold_role),
+            ("mutated", mutated_role),
+        ],
         vec![
             ("an_update_of_three_limits_survives_death_at_every_instruction", update_survives),
             ("taking_and_giving_permits_survives_death_at_every_instruction", semaphore_survives),
             ("reaping_the_dead_survives_death_at_every_instruction", reaping_survives),
+            ("mutants_of_the_journal_are_caught", mutants_are_caught),
             ("a_stuck_lock_makes_others_busy_and_loses_no_permit", stuck_lock),
         ],
     );
@@ -86,6 +96,20 @@ fn update_role(arguments: &[String]) {
     let segment = options().attach(name).unwrap();
     victim::stop_here();
     update(&segment, amounts);
+    victim::leave();
+}
+
+/// The same update in an environment with a defect.
+fn mutated_role(arguments: &[String]) {
+    let [arguments @ .., name_of_mutant] = arguments else { unreachable!() };
+    let (name, amounts) = name_and_amounts(arguments);
+    let segment = options().attach(name).unwrap();
+    let (block, holdings) = segment.state_block().unwrap();
+    let mutant = Mutant::new(block, &[], mutant::named(name_of_mutant).unwrap());
+    victim::stop_here();
+    let mut guard = mutant.block().lock(segment.participant().unwrap(), NEVER).unwrap().guard();
+    take_three(&mut guard, holdings, amounts);
+    guard.unlock().unwrap();
     victim::leave();
 }
 
@@ -416,6 +440,34 @@ fn reaping_survives() {
         dead.kill();
         Some(reaper)
     });
+}
+
+/// Without a defect nothing is torn; with each of these, something is.
+fn mutants_are_caught() {
+    victim::stay_on_one_cpu();
+    let mut random = Random::new(3);
+    for name in std::iter::once(mutant::CONTROL.name).chain(mutant::JOURNAL_MUTATIONS) {
+        let twin = Twin::new();
+        let expected = Expected::new(&twin, &mut random);
+        let [a, b, c] = expected.arguments();
+        let start = || Victim::start("mutated", &[&twin.name.0, &a, &b, &c, name]);
+        let mut tally = Tally::default();
+        let judge = &mut |segment: &Segment| {
+            recover_state(segment, &mut tally, &|found| expected.all_or_none(found));
+        };
+        let Some(instructions) = die_in_copies(&twin, &start, judge) else {
+            println!("SKIPPED mutants of the journal: this machine does not allow tracing");
+            return;
+        };
+        if name == mutant::CONTROL.name {
+            tally.assert_clean();
+        } else {
+            assert!(tally.torn > 0, "{name} was not caught: {tally:?}");
+            let breaks = mutant::named(name).unwrap().breaks;
+            let result = format!("{} findings over {instructions} instructions", tally.torn);
+            support::proof("mutants", &format!("`{name}`: {breaks}"), &result);
+        }
+    }
 }
 
 /// A process is stopped exactly while it holds the semaphore's lock.

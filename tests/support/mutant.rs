@@ -1,0 +1,375 @@
+//! Mutants: the protocol, broken on purpose by the world it runs in.
+//!
+//! A test that cannot fail proves nothing. Each [`Mutation`] here is one defect: an ordering too weak, a store
+//! lost or late, a wake forgotten, a death believed too early. None of them is in the product: [`Mutant`] wraps
+//! an environment and tampers with single operations on the way through, so the protocol under test is the
+//! shipped one. The model checker (`loom-tests/`) and the tests with real processes include this same file.
+//!
+//! Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
+
+#![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
+
+use std::cell::Cell;
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+
+use limitset::core::owner::WAITERS;
+use limitset::core::{Block, Env, NEVER, Waited, Waiting};
+
+/// One defect.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutation {
+    /// What reports call it.
+    pub name: &'static str,
+    /// What goes wrong, in one line.
+    pub breaks: &'static str,
+    /// How the environment brings it about.
+    pub effect: Effect,
+}
+
+/// What the environment does differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing: the control.
+    Nothing,
+    /// Compare-and-exchanges of this class that ask for the first ordering get the second.
+    WeakenCas(Class, Ordering, Ordering),
+    /// Loads of this class are relaxed.
+    RelaxLoads(Class),
+    /// Stores of this class are relaxed.
+    RelaxStores(Class),
+    /// Fences of this ordering are left out.
+    SkipFence(Ordering),
+    /// Loads of this class answer a constant.
+    Read(Class, u64),
+    /// Stores of this class are lost.
+    LoseStores(Class),
+    /// Stores of anything but 0 to this class are lost.
+    LoseNonZero(Class),
+    /// Stores of odd values to this class are lost.
+    LoseOdd(Class),
+    /// Stores of 0 to the word with this index are lost.
+    LoseZeroOf(usize),
+    /// Stores to words with the ordering that only undoing uses are lost.
+    LoseUndo,
+    /// A store to a word is done at the next use of a word or after the commit, whichever comes first.
+    WordAfterCommit,
+    /// The journal grows after the word has changed.
+    LengthAfterWord,
+    /// Every participant gets generation 1, and every slot says so.
+    OneGeneration,
+    /// Every slot is free.
+    SlotsLookFree,
+    /// No slot is ever free.
+    SlotsLookTaken,
+    /// A taker of the lock does not carry on that others sleep.
+    ForgetWaiters,
+    /// Who gives up waiting for the lock does not say that others sleep.
+    ForgetDebt,
+    /// Wakes of this class are lost.
+    LoseWakes(Class),
+    /// Wakes for all reach one.
+    WakeOneOfAll,
+    /// Rings of the doorbell leave it as it was.
+    RingNothing,
+    /// The doorbell wakes somebody only if its bit says that somebody sleeps.
+    TrustSleepersBit,
+}
+
+/// What a word is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The lock.
+    Lock,
+    /// The doorbell.
+    Doorbell,
+    /// The version.
+    Version,
+    /// The number of journal entries.
+    JournalLength,
+    /// First half of a journal entry.
+    JournalIndex,
+    /// Second half of a journal entry.
+    OldValue,
+    /// What the lock guards.
+    Word,
+    /// The generation of a slot.
+    Generation,
+    /// Statistics and the like.
+    Other,
+}
+
+/// The protocol as it is.
+pub const CONTROL: Mutation = mutation("none", "nothing", Effect::Nothing);
+
+const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> Mutation {
+    Mutation { name, breaks, effect }
+}
+
+/// All defects.
+#[rustfmt::skip]
+pub const MUTATIONS: &[Mutation] = &[
+    mutation("lock_without_acquire", "a holder may not see what the last one wrote",
+        Effect::WeakenCas(Class::Lock, AcqRel, Release)),
+    mutation("unlock_without_release", "a holder may keep its writes from the next one",
+        Effect::WeakenCas(Class::Lock, Release, Relaxed)),
+    mutation("name_before_generation", "a holder's name may be seen before the generation it belongs to",
+        Effect::WeakenCas(Class::Lock, AcqRel, Acquire)),
+    mutation("generation_without_acquire", "who sees a slot reused may not see what its dead owner wrote",
+        Effect::RelaxLoads(Class::Generation)),
+    mutation("even_version_without_release", "the version may be even before the words have changed",
+        Effect::RelaxStores(Class::Version)),
+    mutation("writer_without_fence", "undone words may be seen under the version from before the change",
+        Effect::SkipFence(Release)),
+    mutation("reader_without_fence", "a reader may check the version before it has read the words",
+        Effect::SkipFence(Acquire)),
+    mutation("version_never_odd", "a reader cannot tell that words are changing",
+        Effect::LoseOdd(Class::Version)),
+    mutation("no_journal", "the journal length is never raised",
+        Effect::LoseNonZero(Class::JournalLength)),
+    mutation("length_after_word", "a word changes before its old value counts as saved",
+        Effect::LengthAfterWord),
+    mutation("stale_old_value", "the old value is not saved, undoing restores whatever is there",
+        Effect::LoseStores(Class::OldValue)),
+    mutation("commit_before_apply", "the last word changes after the commit",
+        Effect::WordAfterCommit),
+    mutation("skip_recovery", "journal entries of the dead are not looked at",
+        Effect::Read(Class::JournalLength, 0)),
+    mutation("undo_restores_nothing", "recovery empties the journal without restoring a word",
+        Effect::LoseUndo),
+    mutation("steal_from_the_living", "everybody counts as dead",
+        Effect::SlotsLookFree),
+    mutation("death_unnoticed", "nobody counts as dead",
+        Effect::SlotsLookTaken),
+    mutation("generation_not_published", "a new owner of a slot does not write its generation",
+        Effect::LoseStores(Class::Generation)),
+    mutation("one_generation", "all owners of a slot have the same name",
+        Effect::OneGeneration),
+    mutation("lock_wake_lost", "unlocking wakes nobody",
+        Effect::LoseWakes(Class::Lock)),
+    mutation("waiters_forgotten", "who slept for the lock does not wake the next sleeper",
+        Effect::ForgetWaiters),
+    mutation("debt_forgotten", "who gives up waiting for the lock keeps its wake from the next sleeper",
+        Effect::ForgetDebt),
+    mutation("doorbell_not_rung", "giving permits back does not change the doorbell",
+        Effect::RingNothing),
+    mutation("doorbell_wake_lost", "giving permits back wakes nobody",
+        Effect::LoseWakes(Class::Doorbell)),
+    mutation("doorbell_wakes_one", "giving several permits back wakes one sleeper",
+        Effect::WakeOneOfAll),
+    mutation("sleepers_bit_trusted", "sleepers that the dead were about to wake stay asleep",
+        Effect::TrustSleepersBit),
+    mutation("returned_twice", "a dead holder's row keeps what was returned from it",
+        Effect::LoseZeroOf(3)),
+];
+
+/// Defects of the journal that a kill at the wrong instruction shows on a real machine.
+pub const JOURNAL_MUTATIONS: [&str; 3] = ["no_journal", "commit_before_apply", "stale_old_value"];
+
+/// The defect with this name, or the control.
+pub fn named(name: &str) -> Option<Mutation> {
+    std::iter::once(&CONTROL).chain(MUTATIONS).find(|mutation| mutation.name == name).copied()
+}
+
+/// An environment with a defect. One per thread: it remembers things from one operation to the next.
+pub struct Mutant<'w, E: Env> {
+    /// The block in its own environment. Words are recognised by where they are in it.
+    of: Block<'w, E>,
+    generations: &'w [E::U64],
+    effect: Effect,
+    /// A store to be done later: index of the word (none: the journal length) and value.
+    held_back: Cell<Option<(Option<usize>, u64)>>,
+    /// Deadline of the last wait.
+    deadline: Cell<u64>,
+    /// Whether the sleepers' bit was set at the last ring.
+    sleepers: Cell<bool>,
+}
+
+impl<'w, E: Env> Mutant<'w, E> {
+    /// Breaks the environment of `block`. `generations` is what the block's slots were made of; empty if the
+    /// defect has nothing to do with them.
+    pub fn new(block: Block<'w, E>, generations: &'w [E::U64], mutation: Mutation) -> Self {
+        Self {
+            of: block,
+            generations,
+            effect: mutation.effect,
+            held_back: Cell::new(None),
+            deadline: Cell::new(NEVER),
+            sleepers: Cell::new(false),
+        }
+    }
+
+    /// The block, in the broken environment.
+    pub fn block(&self) -> Block<'_, Self> {
+        self.of.with_env(self)
+    }
+
+    fn class32(&self, word: &E::U32) -> Class {
+        if std::ptr::eq(word, self.of.lock) {
+            Class::Lock
+        } else if std::ptr::eq(word, self.of.doorbell) {
+            Class::Doorbell
+        } else {
+            Class::Other
+        }
+    }
+
+    fn class64(&self, word: &E::U64) -> Class {
+        if std::ptr::eq(word, self.of.version) {
+            Class::Version
+        } else if std::ptr::eq(word, self.of.journal_length) {
+            Class::JournalLength
+        } else if let Some(place) = position(self.of.journal, word) {
+            if place % 2 == 0 { Class::JournalIndex } else { Class::OldValue }
+        } else if position(self.of.words, word).is_some() {
+            Class::Word
+        } else if position(self.generations, word).is_some() {
+            Class::Generation
+        } else {
+            Class::Other
+        }
+    }
+
+    /// Whether the last wait ended because time was up.
+    fn is_late(&self) -> bool {
+        self.of.env.now() >= self.deadline.get()
+    }
+
+    /// Does the store that was held back, if there is one.
+    fn catch_up(&self) {
+        if let Some((index, value)) = self.held_back.take() {
+            let word = match index {
+                Some(index) => self.of.words.get(index),
+                None => Some(self.of.journal_length),
+            };
+            if let Some(word) = word {
+                self.of.env.store64(word, value, Release);
+            }
+        }
+    }
+}
+
+fn position<T>(words: &[T], word: &T) -> Option<usize> {
+    let all = words.as_ptr_range();
+    let word = std::ptr::from_ref(word);
+    all.contains(&word).then(|| (word.addr() - all.start.addr()) / size_of::<T>())
+}
+
+impl<E: Env> Env for Mutant<'_, E> {
+    type U32 = E::U32;
+    type U64 = E::U64;
+    const SPINS: u32 = E::SPINS;
+
+    fn load32(&self, word: &E::U32, order: Ordering) -> u32 {
+        self.of.env.load32(word, order)
+    }
+
+    fn cas32(&self, word: &E::U32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
+        self.catch_up();
+        let env = self.of.env;
+        let class = self.class32(word);
+        if class == Class::Doorbell && order != Relaxed {
+            self.sleepers.set(from & 1 != 0);
+        }
+        match self.effect {
+            Effect::WeakenCas(of, strong, weak) if of == class && order == strong => {
+                env.cas32(word, from, to, weak)
+            }
+            Effect::ForgetWaiters if class == Class::Lock && order != Relaxed => {
+                env.cas32(word, from, to & !WAITERS, order)
+            }
+            Effect::ForgetDebt if class == Class::Lock && order == Relaxed && self.is_late() => Ok(from),
+            Effect::RingNothing if class == Class::Doorbell && order != Relaxed => Ok(from),
+            _ => env.cas32(word, from, to, order),
+        }
+    }
+
+    fn load64(&self, word: &E::U64, order: Ordering) -> u64 {
+        let class = self.class64(word);
+        if class == Class::Word {
+            self.catch_up();
+        }
+        match self.effect {
+            Effect::RelaxLoads(of) if of == class => self.of.env.load64(word, Relaxed),
+            Effect::Read(of, value) if of == class => value,
+            // Enrolling adds one to what it reads, relaxed; all others read what there is.
+            Effect::OneGeneration if class == Class::Generation => u64::from(order != Relaxed),
+            _ => self.of.env.load64(word, order),
+        }
+    }
+
+    fn store64(&self, word: &E::U64, value: u64, order: Ordering) {
+        let env = self.of.env;
+        let class = self.class64(word);
+        let index = || position(self.of.words, word);
+        match self.effect {
+            Effect::RelaxStores(of) if of == class => env.store64(word, value, Relaxed),
+            Effect::LoseStores(of) if of == class => {}
+            Effect::LoseNonZero(of) if of == class && value != 0 => {}
+            Effect::LoseOdd(of) if of == class && value % 2 == 1 => {}
+            Effect::LoseZeroOf(lost) if value == 0 && index() == Some(lost) => {}
+            Effect::LoseUndo if class == Class::Word && order == Relaxed => {}
+            Effect::WordAfterCommit if class == Class::Word => {
+                self.catch_up();
+                self.held_back.set(Some((index(), value)));
+            }
+            Effect::WordAfterCommit if class == Class::JournalLength && value == 0 => {
+                env.store64(word, value, order);
+                self.catch_up();
+            }
+            Effect::LengthAfterWord if class == Class::JournalLength && value != 0 => {
+                self.held_back.set(Some((None, value)));
+            }
+            Effect::LengthAfterWord if class == Class::Word => {
+                env.store64(word, value, order);
+                self.catch_up();
+            }
+            _ => env.store64(word, value, order),
+        }
+    }
+
+    fn cas64(&self, word: &E::U64, from: u64, to: u64, order: Ordering) -> Result<u64, u64> {
+        self.of.env.cas64(word, from, to, order)
+    }
+
+    fn fence(&self, order: Ordering) {
+        if self.effect != Effect::SkipFence(order) {
+            self.of.env.fence(order);
+        }
+    }
+
+    fn pause(&self) {
+        self.of.env.pause();
+    }
+
+    fn wait(&self, what: Waiting, word: &E::U32, seen: u32, deadline: u64) -> Waited {
+        self.deadline.set(deadline);
+        self.of.env.wait(what, word, seen, deadline)
+    }
+
+    fn wake_one(&self, word: &E::U32) {
+        if self.effect != Effect::LoseWakes(self.class32(word)) {
+            self.of.env.wake_one(word);
+        }
+    }
+
+    fn wake_all(&self, word: &E::U32) {
+        match self.effect {
+            Effect::WakeOneOfAll => self.of.env.wake_one(word),
+            Effect::TrustSleepersBit if !self.sleepers.get() => {}
+            Effect::LoseWakes(of) if of == self.class32(word) => {}
+            _ => self.of.env.wake_all(word),
+        }
+    }
+
+    fn slot_is_free(&self, slot: u32) -> bool {
+        match self.effect {
+            Effect::SlotsLookFree => true,
+            Effect::SlotsLookTaken => false,
+            _ => self.of.env.slot_is_free(slot),
+        }
+    }
+
+    fn now(&self) -> u64 {
+        self.of.env.now()
+    }
+}
