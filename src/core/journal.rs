@@ -85,7 +85,8 @@ impl<E: Env> Drop for Transaction<'_, '_, E> {
 impl<E: Env> Block<'_, E> {
     fn begin_change(&self) {
         let version = self.env.load64(self.version, Relaxed);
-        self.env.store64(self.version, version | 1, Relaxed);
+        // Release: a reader that sees it odd also sees who has the lock.
+        self.env.store64(self.version, version | 1, Release);
         // Nobody may see a changed word together with the even version.
         self.env.fence(Release);
     }

@@ -27,7 +27,14 @@ impl<E: Env> Block<'_, E> {
                 if env.load64(self.version, Relaxed) == version {
                     return Ok(copy);
                 }
-            } else if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
+            } else if slot_of(holder) == 0 {
+                // Odd, and nobody is at it. Whoever made it odd has made it even before unlocking, unless it met
+                // a journal that nobody can undo.
+                if env.load64(self.version, Relaxed) == version {
+                    let found = env.load64(self.journal_length, Relaxed);
+                    return Err(Fault::DamagedJournal { found, most: (self.journal.len() / 2) as u64 });
+                }
+            } else if self.slots.is_word_dead(holder) {
                 let mut copy = self.copy(self.words);
                 let length = env.load64(self.journal_length, Relaxed);
                 let journal = self.copy(self.journal);
@@ -42,14 +49,7 @@ impl<E: Env> Block<'_, E> {
             }
             env.pause();
         }
-        match slot_of(holder) {
-            // Odd, but nobody is at it: a journal that nobody could undo.
-            0 => Err(Fault::DamagedJournal {
-                found: env.load64(self.journal_length, Relaxed),
-                most: (self.journal.len() / 2) as u64,
-            }),
-            slot => Err(Fault::Busy { slot }),
-        }
+        Err(Fault::Busy { slot: slot_of(holder) })
     }
 
     fn copy(&self, words: &[E::U64]) -> Vec<u64> {
