@@ -100,10 +100,11 @@ impl Segment {
     }
 
     /// The named segments of this machine, with what each says about itself or why it cannot be read.
-    pub fn list() -> io::Result<Vec<Listed>> {
+    pub fn list() -> Result<Vec<Listed>, AttachError> {
+        let unreadable = |error| attach_io("list", Path::new(SHARED_MEMORY), error);
         let mut found = Vec::new();
-        for entry in fs::read_dir(SHARED_MEMORY)? {
-            let file = entry?.file_name();
+        for entry in fs::read_dir(SHARED_MEMORY).map_err(unreadable)? {
+            let file = entry.map_err(unreadable)?.file_name();
             if let Some(name) = file.to_str().and_then(|file| file.strip_prefix(PREFIX)) {
                 let info = SegmentOptions::default().any_owner(true).observe(name).map(|it| it.info());
                 found.push(Listed { name: name.to_owned(), info });
