@@ -1,1 +1,60 @@
-//! x
+//! Model checks of limitset's protocol: the very source of `limitset::core`, in a world made of loom's
+//! objects.
+//!
+//! Loom runs a model once for every interleaving and for every value that a load may return under the memory
+//! model. On top of that, a model is run again and again with one participant killed at its first operation,
+//! at its second, and so on until it is never reached; then the next participant. No `cfg` is involved: the
+//! protocol is generic over its environment, and so are its defects, which [`mutant`] puts into the
+//! environment. Each model catches at least one of them (`tests/mutants.rs`).
+//!
+//! ```text
+//! world      words, slots, kernel and participants of a model; kills
+//! sleepers   those asleep on a word
+//! sweep      all interleavings, a kill at every operation; what is printed
+//! mutant     defects (shared with the tests that use real processes)
+//! models     the models
+//! ```
+//!
+//! The models, and what always holds in them; each says it again, exactly:
+//!
+//! ```text
+//! lock       lock_excludes (_three)            nobody is inside with another who is alive
+//!            lock_loses_no_wake                nobody sleeps for a free lock
+//!            giving_up_strands_nobody          … nor if another sleeper gave up
+//! journal    journal_all_or_none (_three)      words of one transaction change together
+//!            recovery_survives_kills           … also if who undoes it is killed
+//!            thieves_take_turns, _are_killed   a dead holder's lock passes to one, with whole words
+//!            threads_of_one_participant        threads with one name exclude each other too
+//! enrolment  newcomer_is_alive                 who enrols is not taken for dead
+//!            successor_betrays_death           a reused slot hides nothing of its last owner
+//!            slot_is_reused                    what the last owner began is undone once
+//! reader     snapshot_is_whole                 a snapshot is a committed state
+//!            snapshot_during_recovery          … also while somebody undoes
+//!            snapshot_shows_nothing_undone     … never one that was given up
+//!            snapshot_beside_a_newcomer        … nor a look into a living writer's work
+//! semaphore  permits_balance                   never more permits than there are, none lost
+//!            permits_return_once               those of the dead return once
+//!            sleeper_gets_its_permit           a permit given back finds who sleeps for it
+//!            sleepers_get_their_permits        … all of them
+//!            recovery_rings, adoption_rings    … also if a stranger returned it for the dead
+//! ```
+//!
+//! What loom does not see: stores that run ahead of earlier loads of their own thread (load buffering),
+//! sequential consistency beyond acquire and release, and the order that a compiler gives to stores nobody
+//! synchronises on. The last is why the journal's stores are releasing though no model needs it; the
+//! single-step killer of the process tests looks at the instructions themselves.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a model stops at the first surprise, like a test"
+)]
+
+pub mod models;
+#[path = "../../tests/support/mutant.rs"]
+pub mod mutant;
+mod sleepers;
+pub mod sweep;
+pub mod world;

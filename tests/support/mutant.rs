@@ -1,9 +1,10 @@
 //! Mutants: the protocol, broken on purpose by the world it runs in.
 //!
-//! A test that cannot fail proves nothing. Each [`Mutation`] here is one defect: an ordering too weak, a store
-//! lost or late, a wake forgotten, a death believed too early. None of them is in the product: [`Mutant`] wraps
-//! an environment and tampers with single operations on the way through, so the protocol under test is the
-//! shipped one. The model checker (`loom-tests/`) and the tests with real processes include this same file.
+//! A test that cannot fail proves nothing. Each [`Mutation`] here is one defect: an ordering too weak, a
+//! store lost or late, a wake forgotten, a death believed too early. None of them is in the product:
+//! [`Mutant`] wraps an environment and tampers with single operations on the way through, so the protocol
+//! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include
+//! this same file.
 //!
 //! Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
 
@@ -37,6 +38,8 @@ pub enum Effect {
     RelaxLoads(Class),
     /// Stores of this class are relaxed.
     RelaxStores(Class),
+    /// Stores of odd (true) or even values to the version are relaxed.
+    RelaxVersion(bool),
     /// Fences of this ordering are left out.
     SkipFence(Ordering),
     /// Loads of this class answer a constant.
@@ -49,6 +52,8 @@ pub enum Effect {
     LoseOdd(Class),
     /// Stores of 0 to the word with this index are lost.
     LoseZeroOf(usize),
+    /// Stores of anything but 0 to the word with this index are lost.
+    LoseNonZeroOf(usize),
     /// Stores to words with the ordering that only undoing uses are lost.
     LoseUndo,
     /// A store to a word is done at the next use of a word or after the commit, whichever comes first.
@@ -114,10 +119,18 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::WeakenCas(Class::Lock, Release, Relaxed)),
     mutation("name_before_generation", "a holder's name may be seen before the generation it belongs to",
         Effect::WeakenCas(Class::Lock, AcqRel, Acquire)),
+    mutation("judge_without_acquire", "who judges a holder may know an older generation than the holder's",
+        Effect::RelaxLoads(Class::Lock)),
+    mutation("generation_without_release", "a new owner may keep from others what its predecessor wrote",
+        Effect::RelaxStores(Class::Generation)),
     mutation("generation_without_acquire", "who sees a slot reused may not see what its dead owner wrote",
         Effect::RelaxLoads(Class::Generation)),
+    mutation("odd_version_without_release", "the version may be seen odd with the lock still free",
+        Effect::RelaxVersion(true)),
     mutation("even_version_without_release", "the version may be even before the words have changed",
-        Effect::RelaxStores(Class::Version)),
+        Effect::RelaxVersion(false)),
+    mutation("reader_without_acquire", "a reader may read words from before the version",
+        Effect::RelaxLoads(Class::Version)),
     mutation("writer_without_fence", "undone words may be seen under the version from before the change",
         Effect::SkipFence(Release)),
     mutation("reader_without_fence", "a reader may check the version before it has read the words",
@@ -158,6 +171,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::WakeOneOfAll),
     mutation("sleepers_bit_trusted", "sleepers that the dead were about to wake stay asleep",
         Effect::TrustSleepersBit),
+    mutation("taken_not_counted", "taking permits does not raise the total",
+        Effect::LoseNonZeroOf(1)),
     mutation("returned_twice", "a dead holder's row keeps what was returned from it",
         Effect::LoseZeroOf(3)),
 ];
@@ -260,7 +275,8 @@ impl<E: Env> Env for Mutant<'_, E> {
     const SPINS: u32 = E::SPINS;
 
     fn load32(&self, word: &E::U32, order: Ordering) -> u32 {
-        self.of.env.load32(word, order)
+        let is_relaxed = self.effect == Effect::RelaxLoads(self.class32(word));
+        self.of.env.load32(word, if is_relaxed { Relaxed } else { order })
     }
 
     fn cas32(&self, word: &E::U32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
@@ -303,10 +319,14 @@ impl<E: Env> Env for Mutant<'_, E> {
         let index = || position(self.of.words, word);
         match self.effect {
             Effect::RelaxStores(of) if of == class => env.store64(word, value, Relaxed),
+            Effect::RelaxVersion(odd) if class == Class::Version && odd == (value % 2 == 1) => {
+                env.store64(word, value, Relaxed);
+            }
             Effect::LoseStores(of) if of == class => {}
             Effect::LoseNonZero(of) if of == class && value != 0 => {}
             Effect::LoseOdd(of) if of == class && value % 2 == 1 => {}
             Effect::LoseZeroOf(lost) if value == 0 && index() == Some(lost) => {}
+            Effect::LoseNonZeroOf(lost) if value != 0 && index() == Some(lost) => {}
             Effect::LoseUndo if class == Class::Word && order == Relaxed => {}
             Effect::WordAfterCommit if class == Class::Word => {
                 self.catch_up();

@@ -1,0 +1,46 @@
+//! The models. Each states the one invariant it checks.
+
+pub mod enrolment;
+pub mod journal;
+pub mod lock;
+pub mod reader;
+pub mod semaphore;
+
+use crate::mutant::Mutation;
+
+/// Slot and role of a participant that comes when all is quiet, and is never killed.
+const LATE: u32 = 4;
+
+/// A model by its name.
+type Named = (&'static str, fn(Mutation));
+
+macro_rules! models {
+    ($($file:ident::$model:ident),+ $(,)?) => { &[$((stringify!($model), $file::$model)),+] };
+}
+
+/// All models.
+pub const MODELS: &[Named] = models![
+    lock::lock_excludes,
+    lock::lock_excludes_three,
+    lock::lock_loses_no_wake,
+    lock::giving_up_strands_nobody,
+    journal::journal_all_or_none,
+    journal::journal_all_or_none_three,
+    journal::recovery_survives_kills,
+    journal::thieves_take_turns,
+    journal::thieves_are_killed,
+    journal::threads_of_one_participant,
+    enrolment::newcomer_is_alive,
+    enrolment::successor_betrays_death,
+    enrolment::slot_is_reused,
+    reader::snapshot_is_whole,
+    reader::snapshot_during_recovery,
+    reader::snapshot_shows_nothing_undone,
+    reader::snapshot_beside_a_newcomer,
+    semaphore::permits_balance,
+    semaphore::permits_return_once,
+    semaphore::sleeper_gets_its_permit,
+    semaphore::sleepers_get_their_permits,
+    semaphore::recovery_rings,
+    semaphore::adoption_rings,
+];

@@ -1,0 +1,338 @@
+//! The world of a model: words, slots and sleepers as the model checker's objects, and participants that can
+//! be killed at any operation.
+//!
+//! A kill is an unwinding out of the participant's n-th operation. The protocol's destructors run on the way,
+//! but a dead process does nothing: from then on the environment ignores all of its operations. Afterwards
+//! the slot's byte is freed with a release store, as the kernel does when the address space has ended.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+
+use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::thread::{JoinHandle, spawn, yield_now};
+
+use crate::mutant::Mutant;
+use crate::sleepers::Sleepers;
+use crate::sweep::Scenario;
+
+/// How sleeps end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// By themselves, after a slice. The sleeper learns nothing by it, so every ordering is put to the test.
+    Slices,
+    /// By a wake; by the end of a slice only after a death or an enrolment, since without one it changes
+    /// nothing. So a wake that is lost is a deadlock, which the model checker reports. Two sleepers that end
+    /// each other's slices for ever, which it would explore for ever, do not exist here.
+    UntilNews,
+    /// For the lock in slices, for the doorbell only by a wake.
+    DoorbellUntilWoken,
+}
+
+/// How big a world is, and what its words are at first.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape<'s> {
+    /// Number of slots; all have an owner of generation 1.
+    pub slots: u32,
+    /// First values of the words the lock guards.
+    pub words: &'s [u64],
+    /// Number of changes the journal can undo.
+    pub changes: usize,
+    /// How sleeps end.
+    pub sleep: Sleep,
+}
+
+/// A segment and the kernel around it.
+pub struct World {
+    scenario: Scenario,
+    sleep: Sleep,
+    /// The kernel's locks: 1 is taken.
+    bytes: Vec<AtomicU32>,
+    generations: Vec<AtomicU64>,
+    lock: AtomicU32,
+    doorbell: AtomicU32,
+    version: AtomicU64,
+    journal_length: AtomicU64,
+    closed: AtomicU64,
+    last_sweep: AtomicU64,
+    steals: AtomicU64,
+    rollbacks: AtomicU64,
+    deposed: AtomicU64,
+    journal: Vec<AtomicU64>,
+    words: Vec<AtomicU64>,
+    lock_sleepers: Sleepers,
+    doorbell_sleepers: Sleepers,
+    /// For the model's own use; no participant knows of it.
+    pub mark: AtomicU64,
+}
+
+impl World {
+    /// A world in order.
+    pub fn new(scenario: Scenario, shape: Shape<'_>) -> Arc<Self> {
+        let zero = || AtomicU64::new(0);
+        Arc::new(Self {
+            scenario,
+            sleep: shape.sleep,
+            bytes: (0..shape.slots).map(|_| AtomicU32::new(1)).collect(),
+            generations: (0..shape.slots).map(|_| AtomicU64::new(1)).collect(),
+            lock: AtomicU32::new(0),
+            doorbell: AtomicU32::new(0),
+            version: zero(),
+            journal_length: zero(),
+            closed: zero(),
+            last_sweep: zero(),
+            steals: zero(),
+            rollbacks: zero(),
+            deposed: zero(),
+            journal: (0..2 * shape.changes).map(|_| zero()).collect(),
+            words: shape.words.iter().map(|value| AtomicU64::new(*value)).collect(),
+            lock_sleepers: Sleepers::new(),
+            doorbell_sleepers: Sleepers::new(),
+            mark: zero(),
+        })
+    }
+
+    /// Lives as the first owner of a slot, in the role of the same number. The byte is freed if it is killed.
+    /// None: it was.
+    pub fn live<R>(
+        &self,
+        slot: u32,
+        life: impl FnOnce(Block<'_, ModelEnv<'_>>, Participant) -> R,
+    ) -> Option<R> {
+        let end = self.act(slot, |block| life(block, first_owner(slot)));
+        if end.is_none() {
+            self.free(slot);
+        }
+        end
+    }
+
+    /// Takes a free slot's byte, enrols, and lives as its new owner. None: it was killed.
+    pub fn enrol<R>(
+        &self,
+        role: u32,
+        slot: u32,
+        life: impl FnOnce(Block<'_, ModelEnv<'_>>, Participant) -> R,
+    ) -> Option<R> {
+        let byte = self.byte(slot);
+        assert_eq!(byte.compare_exchange(0, 1, AcqRel, Relaxed), Ok(0), "slot {slot} is taken");
+        let end = self.act(role, |block| {
+            let me = block.slots.enrol(slot).expect("the slot exists");
+            self.tell_sleepers();
+            life(block, me)
+        });
+        if end.is_none() {
+            self.free(slot);
+        }
+        end
+    }
+
+    /// Does something in a role: a participant's only thread, or one of several. None: it was killed; freeing
+    /// the byte is the caller's business.
+    pub fn act<R>(&self, role: u32, life: impl FnOnce(Block<'_, ModelEnv<'_>>) -> R) -> Option<R> {
+        let env = LoomEnv::new(self, role);
+        let mutant = Mutant::new(self.block(&env), &self.generations, self.scenario.mutation);
+        match catch_unwind(AssertUnwindSafe(|| life(mutant.block()))) {
+            Ok(value) => Some(value),
+            Err(cause) if cause.is::<Killed>() => {
+                if env.left.get() == Some(0) {
+                    self.scenario.note_kill(role);
+                }
+                None
+            }
+            Err(failure) => resume_unwind(failure),
+        }
+    }
+
+    fn byte(&self, slot: u32) -> &AtomicU32 {
+        &self.bytes[slot as usize - 1]
+    }
+
+    /// The kernel's notice that the owner of a slot is gone: carries everything it ever wrote.
+    pub fn free(&self, slot: u32) {
+        self.byte(slot).store(0, Release);
+        self.tell_sleepers();
+    }
+
+    fn tell_sleepers(&self) {
+        if self.sleep == Sleep::UntilNews {
+            self.lock_sleepers.tell();
+            self.doorbell_sleepers.tell();
+        }
+    }
+
+    /// Kills whoever is asleep on the lock or falls asleep on it: the rest of a process that is being killed.
+    pub fn kill_sleepers(&self) {
+        self.lock_sleepers.kill();
+    }
+
+    /// Fails if an unlock found the lock in other hands. Only after all others have ended.
+    pub fn assert_nobody_deposed(&self) {
+        assert_eq!(self.deposed.load(Relaxed), 0, "the lock was taken from the living");
+    }
+
+    fn block<'b>(&'b self, env: &'b LoomEnv<'b>) -> Block<'b, LoomEnv<'b>> {
+        Block {
+            env,
+            slots: Slots::new(env, &self.generations, 1),
+            lock: &self.lock,
+            doorbell: &self.doorbell,
+            version: &self.version,
+            journal_length: &self.journal_length,
+            closed: &self.closed,
+            last_sweep: &self.last_sweep,
+            steals: &self.steals,
+            rollbacks: &self.rollbacks,
+            deposed: &self.deposed,
+            journal: &self.journal,
+            words: &self.words,
+        }
+    }
+}
+
+/// Who owns a slot when the world begins.
+pub fn first_owner(slot: u32) -> Participant {
+    Participant { slot, generation: 1 }
+}
+
+/// Lets a thread of its own do something in the world.
+pub fn beside<R: 'static>(world: &Arc<World>, act: impl FnOnce(&World) -> R + 'static) -> JoinHandle<R> {
+    let world = Arc::clone(world);
+    spawn(move || act(&world))
+}
+
+/// The environment of a model's participants: loom's words, perhaps with a defect.
+pub type ModelEnv<'w> = Mutant<'w, LoomEnv<'w>>;
+
+/// What a participant unwinds with when it is killed.
+struct Killed;
+
+/// One thread of a participant.
+pub struct LoomEnv<'w> {
+    world: &'w World,
+    role: u32,
+    /// Operations until it is killed.
+    left: Cell<Option<u32>>,
+    dead: Cell<bool>,
+    time: Cell<u64>,
+}
+
+impl<'w> LoomEnv<'w> {
+    fn new(world: &'w World, role: u32) -> Self {
+        let left = Cell::new(world.scenario.killed_at(role));
+        Self { world, role, left, dead: Cell::new(false), time: Cell::new(0) }
+    }
+
+    /// Whether the operation takes place. Unwinds instead if this is the one to be killed at.
+    fn takes_place(&self) -> bool {
+        // Unwinding because an invariant failed: another switch of threads would only hide the message.
+        if self.dead.get() || std::thread::panicking() {
+            return false;
+        }
+        match self.left.get() {
+            None => {}
+            Some(0) => self.die(),
+            Some(left) => self.left.set(Some(left - 1)),
+        }
+        true
+    }
+
+    fn die(&self) -> ! {
+        self.dead.set(true);
+        resume_unwind(Box::new(Killed))
+    }
+
+    /// Where sleepers on a word are woken; none if their sleep ends by itself.
+    fn sleepers(&self, word: &AtomicU32) -> Option<&'w Sleepers> {
+        let world = self.world;
+        let is_lock = std::ptr::eq(word, &world.lock);
+        match world.sleep {
+            Sleep::Slices => None,
+            Sleep::DoorbellUntilWoken if is_lock => None,
+            _ if is_lock => Some(&world.lock_sleepers),
+            _ => Some(&world.doorbell_sleepers),
+        }
+    }
+}
+
+impl Env for LoomEnv<'_> {
+    type U32 = AtomicU32;
+    type U64 = AtomicU64;
+    const SPINS: u32 = 0;
+
+    fn load32(&self, word: &AtomicU32, order: Ordering) -> u32 {
+        if self.takes_place() { word.load(order) } else { 0 }
+    }
+
+    fn cas32(&self, word: &AtomicU32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
+        if self.takes_place() { word.compare_exchange(from, to, order, Relaxed) } else { Err(0) }
+    }
+
+    fn load64(&self, word: &AtomicU64, order: Ordering) -> u64 {
+        if self.takes_place() { word.load(order) } else { 0 }
+    }
+
+    fn store64(&self, word: &AtomicU64, value: u64, order: Ordering) {
+        if self.takes_place() {
+            word.store(value, order);
+        }
+    }
+
+    fn cas64(&self, word: &AtomicU64, from: u64, to: u64, order: Ordering) -> Result<u64, u64> {
+        if self.takes_place() { word.compare_exchange(from, to, order, Relaxed) } else { Err(0) }
+    }
+
+    fn fence(&self, order: Ordering) {
+        if self.takes_place() {
+            fence(order);
+        }
+    }
+
+    fn pause(&self) {
+        yield_now();
+    }
+
+    fn wait(&self, _: Waiting, word: &AtomicU32, seen: u32, deadline: u64) -> Waited {
+        if !self.takes_place() {
+            return Waited::SliceOver;
+        }
+        match self.sleepers(word) {
+            None => {
+                yield_now();
+                Waited::SliceOver
+            }
+            Some(sleepers) if deadline == NEVER => {
+                sleepers.sleep(self.role, word, seen).unwrap_or_else(|| self.die())
+            }
+            Some(sleepers) => {
+                self.time.set(deadline);
+                sleepers.doze(self.role, word, seen)
+            }
+        }
+    }
+
+    fn wake_one(&self, word: &AtomicU32) {
+        if self.takes_place()
+            && let Some(sleepers) = self.sleepers(word)
+        {
+            sleepers.wake_one();
+        }
+    }
+
+    fn wake_all(&self, word: &AtomicU32) {
+        if self.takes_place()
+            && let Some(sleepers) = self.sleepers(word)
+        {
+            sleepers.wake_all();
+        }
+    }
+
+    fn slot_is_free(&self, slot: u32) -> bool {
+        self.takes_place() && self.world.byte(slot).load(Acquire) == 0
+    }
+
+    fn now(&self) -> u64 {
+        self.time.get()
+    }
+}

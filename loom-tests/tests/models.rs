@@ -1,0 +1,119 @@
+//! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
+
+use loom_tests::models::{enrolment, journal, lock, reader, semaphore};
+use loom_tests::mutant::CONTROL;
+
+#[test]
+fn lock_excludes() {
+    lock::lock_excludes(CONTROL);
+}
+
+#[test]
+fn lock_excludes_three() {
+    lock::lock_excludes_three(CONTROL);
+}
+
+#[test]
+fn lock_loses_no_wake() {
+    lock::lock_loses_no_wake(CONTROL);
+}
+
+#[test]
+fn giving_up_strands_nobody() {
+    lock::giving_up_strands_nobody(CONTROL);
+}
+
+#[test]
+fn journal_all_or_none() {
+    journal::journal_all_or_none(CONTROL);
+}
+
+#[test]
+fn journal_all_or_none_three() {
+    journal::journal_all_or_none_three(CONTROL);
+}
+
+#[test]
+fn recovery_survives_kills() {
+    journal::recovery_survives_kills(CONTROL);
+}
+
+#[test]
+fn thieves_take_turns() {
+    journal::thieves_take_turns(CONTROL);
+}
+
+#[test]
+fn thieves_are_killed() {
+    journal::thieves_are_killed(CONTROL);
+}
+
+#[test]
+fn threads_of_one_participant() {
+    journal::threads_of_one_participant(CONTROL);
+}
+
+#[test]
+fn newcomer_is_alive() {
+    enrolment::newcomer_is_alive(CONTROL);
+}
+
+#[test]
+fn successor_betrays_death() {
+    enrolment::successor_betrays_death(CONTROL);
+}
+
+#[test]
+fn slot_is_reused() {
+    enrolment::slot_is_reused(CONTROL);
+}
+
+#[test]
+fn snapshot_is_whole() {
+    reader::snapshot_is_whole(CONTROL);
+}
+
+#[test]
+fn snapshot_during_recovery() {
+    reader::snapshot_during_recovery(CONTROL);
+}
+
+#[test]
+fn snapshot_shows_nothing_undone() {
+    reader::snapshot_shows_nothing_undone(CONTROL);
+}
+
+#[test]
+fn snapshot_beside_a_newcomer() {
+    reader::snapshot_beside_a_newcomer(CONTROL);
+}
+
+#[test]
+fn permits_balance() {
+    semaphore::permits_balance(CONTROL);
+}
+
+#[test]
+fn permits_return_once() {
+    semaphore::permits_return_once(CONTROL);
+}
+
+#[test]
+fn sleeper_gets_its_permit() {
+    semaphore::sleeper_gets_its_permit(CONTROL);
+}
+
+#[test]
+fn sleepers_get_their_permits() {
+    semaphore::sleepers_get_their_permits(CONTROL);
+}
+
+#[test]
+fn recovery_rings() {
+    semaphore::recovery_rings(CONTROL);
+}
+
+#[test]
+fn adoption_rings() {
+    semaphore::adoption_rings(CONTROL);
+}

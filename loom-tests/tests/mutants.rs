@@ -1,0 +1,210 @@
+//! Models must bite: each defect of `tests/support/mutant.rs` is caught by a model, and each model catches
+//! one.
+//!
+//! A model that fails may take its process with it: a deadlock unwinds threads that hold locks. So each pair
+//! runs in a process of its own, this same test binary with one test chosen, and has to end in the expected
+//! kind of failure before the watchdog.
+
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use loom_tests::models::MODELS;
+use loom_tests::mutant::{CONTROL, JOURNAL_MUTATIONS, MUTATIONS, named};
+
+/// How a defect shows.
+#[derive(Clone, Copy, Debug)]
+enum Sign {
+    /// An assertion with this text.
+    Broken(&'static str),
+    /// Somebody sleeps for ever.
+    Deadlock,
+    /// Somebody waits for ever, awake.
+    Endless,
+}
+
+impl Sign {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Broken(text) => text,
+            Self::Deadlock => "deadlock; threads =",
+            Self::Endless => "Model exceeded maximum number of branches",
+        }
+    }
+}
+
+const TWO_INSIDE: Sign = Sign::Broken("came in");
+const DEPOSED: Sign = Sign::Broken("Deposed");
+const TORN: Sign = Sign::Broken("half a transaction was found");
+const TORN_SNAPSHOT: Sign = Sign::Broken("half a transaction was seen");
+const FALSE_ALARM: Sign = Sign::Broken("a whole block was called DamagedJournal");
+const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are");
+const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
+const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
+
+/// Which model catches which defect, and how.
+const CATCHES: &[(&str, &str, Sign)] = &[
+    ("lock_without_acquire", "lock_excludes", TWO_INSIDE),
+    ("unlock_without_release", "lock_excludes", TWO_INSIDE),
+    ("unlock_without_release", "threads_of_one_participant", TORN),
+    ("name_before_generation", "newcomer_is_alive", TORN),
+    ("judge_without_acquire", "newcomer_is_alive", TORN),
+    ("judge_without_acquire", "snapshot_beside_a_newcomer", FALSE_ALARM),
+    ("generation_without_release", "successor_betrays_death", TORN),
+    ("generation_without_acquire", "successor_betrays_death", TORN),
+    ("odd_version_without_release", "snapshot_is_whole", FALSE_ALARM),
+    ("even_version_without_release", "snapshot_is_whole", TORN_SNAPSHOT),
+    ("reader_without_acquire", "snapshot_is_whole", FALSE_ALARM),
+    ("writer_without_fence", "snapshot_shows_nothing_undone", TORN_SNAPSHOT),
+    ("reader_without_fence", "snapshot_is_whole", TORN_SNAPSHOT),
+    ("version_never_odd", "snapshot_during_recovery", TORN_SNAPSHOT),
+    ("no_journal", "journal_all_or_none", TORN),
+    ("length_after_word", "journal_all_or_none", TORN),
+    ("stale_old_value", "recovery_survives_kills", TORN),
+    ("commit_before_apply", "journal_all_or_none", TORN),
+    ("skip_recovery", "journal_all_or_none", TORN),
+    ("undo_restores_nothing", "thieves_take_turns", TORN),
+    ("steal_from_the_living", "lock_excludes", TWO_INSIDE),
+    ("death_unnoticed", "lock_excludes", Sign::Endless),
+    ("death_unnoticed", "thieves_are_killed", Sign::Endless),
+    ("generation_not_published", "newcomer_is_alive", TORN),
+    ("generation_not_published", "slot_is_reused", DEPOSED),
+    ("one_generation", "permits_return_once", LEAKED),
+    ("lock_wake_lost", "lock_loses_no_wake", Sign::Deadlock),
+    ("lock_wake_lost", "journal_all_or_none_three", Sign::Deadlock),
+    ("waiters_forgotten", "lock_excludes_three", Sign::Deadlock),
+    ("debt_forgotten", "giving_up_strands_nobody", Sign::Deadlock),
+    ("doorbell_not_rung", "adoption_rings", Sign::Deadlock),
+    ("doorbell_wake_lost", "sleeper_gets_its_permit", Sign::Deadlock),
+    ("doorbell_wakes_one", "sleepers_get_their_permits", Sign::Deadlock),
+    ("sleepers_bit_trusted", "recovery_rings", Sign::Deadlock),
+    ("taken_not_counted", "permits_balance", OVER_ADMITTED),
+    ("returned_twice", "permits_return_once", MISCOUNTED),
+];
+
+/// Models that show the same path without a defect: one of each kind, none of the long ones.
+const CONTROLS: &[&str] = &[
+    "lock_excludes",
+    "lock_loses_no_wake",
+    "journal_all_or_none",
+    "newcomer_is_alive",
+    "snapshot_is_whole",
+    "adoption_rings",
+];
+
+const WATCHDOG: Duration = Duration::from_secs(120);
+const MODEL: &str = "LIMITSET_MODEL";
+const MUTATION: &str = "LIMITSET_MUTATION";
+
+/// What the child process runs. Without the variables there is nothing to do.
+#[test]
+fn one_model_with_one_mutation() {
+    let (Ok(model), Ok(mutation)) = (std::env::var(MODEL), std::env::var(MUTATION)) else { return };
+    let (_, check) = MODELS.iter().find(|(name, _)| *name == model).expect("a model with this name");
+    check(named(&mutation).expect("a mutation with this name"));
+}
+
+/// How a child process ended.
+enum End {
+    Passed,
+    Failed(String),
+    TimedOut,
+}
+
+fn run(mutation: &str, model: &str) -> (End, Duration) {
+    let since = Instant::now();
+    let mut child = Command::new(std::env::current_exe().expect("this test has a path"))
+        .args(["--exact", "one_model_with_one_mutation", "--nocapture"])
+        .env(MODEL, model)
+        .env(MUTATION, mutation)
+        .env("RUST_BACKTRACE", "0")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("this test can be started");
+    let mut stderr = child.stderr.take().expect("it was piped");
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        // What was read before an error is as good as there is.
+        let _ = stderr.read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
+    });
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            break Some(status);
+        }
+        if since.elapsed() > WATCHDOG {
+            child.kill().expect("it is our child");
+            child.wait().expect("it is our child");
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let text = reader.join().expect("reading does not fail");
+    let end = match status {
+        None => End::TimedOut,
+        Some(status) if status.success() => End::Passed,
+        Some(_) => End::Failed(text),
+    };
+    (end, since.elapsed())
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    let mut escaped = Vec::new();
+    println!("{:29} | {:29} | how | s", "mutant", "caught by model");
+    for &(mutation, model, sign) in CATCHES {
+        let breaks = named(mutation).expect("a mutation with this name").breaks;
+        let (end, took) = run(mutation, model);
+        match end {
+            End::Failed(text) if text.contains(sign.text()) => {
+                let how = sign.text();
+                println!("{mutation:29} | {model:29} | {how} | {:.1}", took.as_secs_f64());
+                println!("PROOF mutants | {mutation}: {breaks} | caught by model {model}: {how}");
+            }
+            End::Failed(text) => escaped.push(format!("{mutation} in {model} failed otherwise: {text}")),
+            End::Passed => escaped.push(format!("{mutation} in {model} passed")),
+            End::TimedOut => {
+                escaped.push(format!("{mutation} in {model} was still running after {WATCHDOG:?}"))
+            }
+        }
+    }
+    assert!(escaped.is_empty(), "not caught: {escaped:#?}");
+}
+
+#[test]
+fn without_a_mutation_the_same_path_passes() {
+    for model in CONTROLS {
+        match run(CONTROL.name, model).0 {
+            End::Passed => {}
+            End::Failed(text) => panic!("{model} failed: {text}"),
+            End::TimedOut => panic!("{model} was still running after {WATCHDOG:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_unknown_mutation_is_not_taken_for_a_caught_one() {
+    let End::Failed(text) = run("no_such_mutation", "lock_excludes").0 else { panic!("it ran") };
+    assert!(text.contains("a mutation with this name"), "{text}");
+    assert!(CATCHES.iter().all(|(_, _, sign)| !text.contains(sign.text())), "{text}");
+}
+
+#[test]
+fn no_mutant_and_no_model_is_left_out() {
+    for mutation in MUTATIONS {
+        assert!(CATCHES.iter().any(|(name, ..)| *name == mutation.name), "{} has no model", mutation.name);
+    }
+    for (model, _) in MODELS {
+        assert!(CATCHES.iter().any(|(_, name, _)| name == model), "{model} has no mutant");
+    }
+    for name in JOURNAL_MUTATIONS {
+        assert!(named(name).is_some(), "{name} does not exist");
+    }
+}
