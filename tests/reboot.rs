@@ -119,3 +119,50 @@ fn a_semaphore_whose_total_was_damaged_is_counted_anew_when_nobody_is_there() {
     let segment = options().open(&name).unwrap();
     assert_eq!(segment.semaphore("db").unwrap().available().unwrap(), 9);
 }
+
+#[test]
+fn what_the_dead_held_in_any_slot_is_free_for_the_first_to_attach() {
+    let name = TempName::new();
+    let first = options().create(&name).unwrap();
+    let second = options().open(&name).unwrap();
+    let (block, holdings) = second.state_block().unwrap();
+    let me = second.participant().unwrap();
+    let mut guard = block.lock(me, NEVER).unwrap().guard();
+    holdings.adopt(&mut guard).unwrap();
+    let mut change = guard.begin();
+    holdings.take(&mut change, me, 1, 7).unwrap();
+    change.commit();
+    guard.unlock().unwrap();
+    assert_eq!((me.slot, state(&first)[LIMIT_WORDS + LIMIT_STRIDE]), (2, 7));
+    drop((first, second));
+    let next = options().open(&name).unwrap();
+    assert_eq!(next.participant().unwrap().slot, 1, "another slot than the one that held them");
+    assert_eq!(state(&next)[LIMIT_WORDS + LIMIT_STRIDE], 0);
+}
+
+#[test]
+fn either_half_of_the_boot_id_tells_another_boot() {
+    for half in 0..2 {
+        let name = TempName::new();
+        drop(options().create(&name).unwrap());
+        let mut bytes = Forged::read(&name.path());
+        let at = bytes.word(STATE_REGION, forge::BOOT_ID + half);
+        let boot = bytes.get64(at);
+        bytes.set64(at, boot ^ 1);
+        bytes.write(&name.path());
+        let words = state(&options().open(&name).unwrap());
+        assert_eq!(words[forge::BOOT_ID + half], boot);
+        assert_ne!(words[forge::CLOCK_OFFSET], 0, "taken over");
+    }
+}
+
+#[test]
+fn a_clock_in_use_is_left_alone_though_its_namespace_is_not_known() {
+    let name = TempName::new();
+    let first = options().create(&name).unwrap();
+    let (block, _) = first.state_block().unwrap();
+    block.words[forge::TIME_NAMESPACE].store(0, Relaxed);
+    let second = options().open(&name).unwrap();
+    let words = state(&second);
+    assert_eq!((words[forge::TIME_NAMESPACE], words[forge::CLOCK_OFFSET]), (0, 0));
+}

@@ -193,6 +193,124 @@ fn a_removal_that_was_cut_short_is_finished_by_the_next_to_attach() {
 }
 
 #[test]
+fn a_removal_of_a_segment_whose_name_is_anothers_is_told_all_the_same() {
+    let name = TempName::new();
+    let options = Segment::options().semaphore("db", 1);
+    let old = options.create(&name).unwrap();
+    std::fs::remove_file(name.path()).unwrap();
+    let new = options.create(&name).unwrap();
+    old.remove_here().unwrap();
+    assert!(matches!(old.semaphore("db").unwrap().try_acquire(1), Err(SyncError::Removed)));
+    drop(new.semaphore("db").unwrap().try_acquire(1).unwrap());
+    assert!(name.path().exists());
+}
+
+#[test]
+fn a_removal_waits_for_whoever_is_enrolling() {
+    let name = TempName::new();
+    let options = Segment::options().semaphore("db", 1).patience(std::time::Duration::from_millis(20));
+    let segment = options.create(&name).unwrap();
+    // The init lock is byte 0.
+    let file = std::fs::File::options().read(true).write(true).open(name.path()).unwrap();
+    let init_lock = libc::flock { l_type: 1, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
+    nix::fcntl::fcntl(&file, nix::fcntl::FcntlArg::F_OFD_SETLK(&init_lock)).unwrap();
+    assert!(matches!(options.remove(&name), Err(AttachError::Busy { .. })));
+    assert!(matches!(segment.remove_here(), Err(AttachError::Busy { .. })));
+    assert!(name.path().exists());
+    drop(segment.semaphore("db").unwrap().try_acquire(1).unwrap());
+    drop(file);
+    options.remove(&name).unwrap();
+}
+
+#[test]
+fn whoever_leaves_or_fails_leaves_no_descriptor_and_no_page() {
+    let name = TempName::new();
+    let path = name.path().display().to_string();
+    let left = || {
+        let open =
+            std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|it| it.unwrap().path().read_link().ok());
+        let open = open.filter(|link| link.display().to_string().starts_with(&path)).count();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        (open, maps.lines().filter(|line| line.contains(&path)).count())
+    };
+    let segment = Segment::options().slots(1).create(&name).unwrap();
+    // The descriptor for questions; the mapping, and the page that keeps the slot.
+    assert_eq!(left(), (1, 2));
+    assert!(Segment::attach(&name).is_err());
+    drop(Segment::observe(&name).unwrap());
+    assert_eq!(left(), (1, 2));
+    Segment::remove(&name).unwrap();
+    assert_eq!(left(), (1, 2));
+    drop(segment);
+    assert_eq!(left(), (0, 0));
+}
+
+#[test]
+fn a_newcomer_is_not_alone_with_the_owner_of_the_last_slot() {
+    let name = TempName::new();
+    let first = Segment::options().slots(2).semaphore("db", 4).create(&name).unwrap();
+    let last = Segment::attach(&name).unwrap();
+    let held = last.semaphore("db").unwrap().acquire(3).unwrap();
+    drop(first);
+    let newcomer = Segment::attach(&name).unwrap();
+    assert_eq!((newcomer.participant().unwrap().slot, last.participant().unwrap().slot), (1, 2));
+    assert_eq!(newcomer.semaphore("db").unwrap().available().unwrap(), 1);
+    held.release().unwrap();
+}
+
+#[test]
+fn a_participant_says_who_it_is_and_no_longer_when_it_has_left() {
+    let name = TempName::new();
+    let before = std::time::SystemTime::now();
+    let segment = Segment::options().create(&name).unwrap();
+    let found = segment.participants().remove(0);
+    let comm = std::fs::read_to_string("/proc/self/comm").unwrap();
+    assert_eq!(found.command, comm.trim_end());
+    assert!(before <= found.enrolled && found.enrolled <= std::time::SystemTime::now());
+    let pid = || {
+        let bytes = Forged::read(&name.path());
+        bytes.get64(bytes.region(forge::SLOTS_REGION) + 8)
+    };
+    assert_eq!(pid(), u64::from(std::process::id()));
+    drop(segment);
+    assert_eq!(pid(), 0);
+}
+
+#[test]
+fn an_observer_does_not_wait_for_the_other_end_of_a_fifo() {
+    let name = TempName::new();
+    nix::unistd::mkfifo(&name.path(), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let refused = support::watched("a FIFO", || Segment::observe(&name).map(drop));
+    assert!(matches!(refused, Err(AttachError::NotAFile { found: "a FIFO", .. })), "{refused:?}");
+}
+
+#[test]
+fn permits_given_back_under_a_busy_lock_return_as_soon_as_it_is_free() {
+    use std::os::unix::fs::FileExt;
+    let name = TempName::new();
+    let options = Segment::options().semaphore("db", 3).patience(std::time::Duration::from_millis(20));
+    let segment = options.create(&name).unwrap();
+    let db = segment.semaphore("db").unwrap();
+    let (dropped, released) = (db.acquire(1).unwrap(), db.acquire(1).unwrap());
+    // A living participant, stopped while it holds the semaphore's lock: its word says so.
+    let me = segment.participant().unwrap();
+    let word = me.slot | u32::try_from(me.generation).unwrap() << 12;
+    let file = std::fs::File::options().write(true).open(name.path()).unwrap();
+    let lock = Forged::read(&name.path()).region(forge::SEMAPHORE_REGION) as u64;
+    file.write_all_at(&word.to_ne_bytes(), lock).unwrap();
+    support::watched("a busy lock", || {
+        assert!(matches!(db.try_acquire(1), Err(SyncError::Busy { .. })));
+        assert!(matches!(released.release(), Err(SyncError::Busy { .. })));
+        drop(dropped);
+        assert_eq!(db.available().unwrap(), 1);
+        file.write_all_at(&[0; 4], lock).unwrap();
+        while db.available().unwrap() < 3 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
 fn a_name_taken_away_by_a_stranger_is_noticed_when_enrolling_and_when_waiting() {
     let name = TempName::new();
     let options = Segment::options().semaphore("db", 1).doorbell_slice(std::time::Duration::from_millis(1));

@@ -7,6 +7,8 @@ mod children;
 mod deaths;
 #[path = "support/forks.rs"]
 mod forks;
+#[path = "world/leftovers.rs"]
+mod leftovers;
 #[path = "world/spaces.rs"]
 mod spaces;
 #[path = "support/mod.rs"]
@@ -36,7 +38,9 @@ fn main() {
         ("hold", deaths::hold_role),
         ("headless", deaths::headless_role),
         ("brood", deaths::brood_role),
+        ("leftover", leftovers::role),
         ("space", spaces::role),
+        ("unseen", spaces::unseen_role),
         ("user", users::role),
     ];
     let mut tests: Vec<(&'static str, fn())> = vec![
@@ -67,12 +71,36 @@ fn main() {
         test!("children_go_on_when_their_parent_is_killed", deaths::among_the_busy),
         test!("equal_pids_in_different_namespaces_are_not_mixed_up", spaces::equal_pids),
         test!("another_time_namespace_is_refused_while_somebody_is_attached", spaces::another_time),
-        test!("a_child_in_another_time_namespace_is_refused", spaces::child_in_another_time),
+        test!("a_child_in_another_time_namespace_is_refused", || spaces::refused_child("time_child")),
         test!("a_segment_of_mode_600_is_closed_to_other_users", users::closed),
         test!("a_segment_of_mode_660_is_open_to_its_group_alone", users::open_to_a_group),
         test!("a_segment_of_mode_640_can_be_watched_by_its_group", users::watched_by_a_group),
         test!("a_segment_planted_by_another_user_is_refused", users::planted),
     ] as [(&'static str, fn()); 13]);
+    tests.extend([
+        test!("a_clone_between_two_tries_to_enrol_shares_no_descriptor", || leftovers::of("clone")),
+        test!("a_child_without_a_slot_keeps_nobody_from_trying", || leftovers::of("full")),
+        test!("a_child_that_met_a_busy_block_is_nobody_until_its_next_try", || leftovers::of("busy")),
+        test!("a_number_that_became_somebody_elses_is_not_closed", || leftovers::of("numbers")),
+        test!("a_child_that_leaves_unmaps_nothing_of_its_own", || leftovers::of("page")),
+        test!("a_file_without_a_name_is_not_mistaken_for_the_segment", || leftovers::of("log")),
+        test!("a_name_taken_away_is_noticed_by_a_child_that_enrols", || leftovers::of("unlinked")),
+        test!("a_child_does_not_enrol_in_another_segment_of_the_name", || leftovers::of("replaced")),
+        test!("a_removal_is_not_finished_on_another_segments_name", || leftovers::of("closed")),
+        test!("threads_that_enrol_together_are_one_participant", || leftovers::of("threads")),
+        test!("a_program_run_by_a_child_inherits_no_descriptor", || leftovers::of("exec")),
+        test!("signals_do_not_keep_a_waiter_from_finding_its_lock_free", || leftovers::of("interrupted")),
+        test!("nobody_is_refused_for_permits_that_the_dead_hold", || leftovers::of("refused")),
+        test!("a_child_that_lost_sight_of_proc_keeps_its_time", spaces::out_of_sight),
+        test!("a_child_in_another_time_is_refused_though_it_lost_sight_of_proc", || {
+            spaces::refused_child("time_child_hidden")
+        }),
+        test!("who_never_saw_its_time_namespace_is_taken_to_be_in_the_right_one", spaces::never_seen),
+        test!("a_removal_that_may_not_unlink_closes_nothing_and_one_that_may_does", users::removal),
+        test!("a_child_that_returns_from_an_update_neither_commits_nor_undoes_it", || {
+            leftovers::of("returns")
+        }),
+    ] as [(&'static str, fn()); 18]);
     support::main(roles, tests);
 }
 

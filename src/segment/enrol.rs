@@ -290,7 +290,9 @@ fn rebase(change: &mut crate::core::Transaction<'_, '_, crate::sys::machine::Mac
     ];
     let mut moved = false;
     for (word, value) in now_here {
-        if change.get(word)? != value {
+        // 0 is what we cannot see. Then nothing is taken over: decisions never go back behind the latest
+        // instant, so that a clock that starts anew stands still for a while and gives nobody anything.
+        if value != 0 && change.get(word)? != value {
             moved = true;
             change.set(word, value)?;
         }

@@ -142,8 +142,10 @@ impl Segment {
         self.inner.view.info()
     }
 
-    /// Who is attached.
+    /// Who is attached. A forked child that cannot enrol takes everybody to be alive.
     pub fn participants(&self) -> Vec<ParticipantInfo> {
+        // Only who is somebody can judge who is dead.
+        let _ = self.inner.me();
         self.inner.view.participants()
     }
 

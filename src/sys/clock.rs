@@ -29,12 +29,21 @@ pub(crate) fn unix_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos)
 }
 
-/// Identity of this boot of the kernel; zeros where /proc does not tell.
+/// The boot id as first seen: /proc may be out of reach later, after a `chroot`.
+static SEEN_BOOT_ID: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// Identity of this boot of the kernel; zeros where /proc never told.
 pub(crate) fn boot_id() -> [u64; 2] {
+    let seen = SEEN_BOOT_ID.each_ref().map(|half| half.load(Relaxed));
+    if seen != [0, 0] {
+        return seen;
+    }
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let half = |range| digits.get(range).and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0);
-    [half(0..16), half(16..32)]
+    let found = [half(0..16), half(16..32)];
+    SEEN_BOOT_ID.iter().zip(found).for_each(|(seen, half)| seen.store(half, Relaxed));
+    found
 }
 
 /// The time namespace as last seen: /proc may be out of reach later, after a `chroot`.

@@ -58,6 +58,9 @@ pub(crate) fn prepare() -> io::Result<()> {
             return Err(io::Error::from_raw_os_error(code));
         }
         registry.reserve(8);
+        // While /proc can be seen.
+        clock::boot_id();
+        clock::time_namespace();
         let _ = WIPED.set(word);
         epoch();
     }

@@ -183,10 +183,14 @@ impl Descriptors {
 
     /// Number of names the file has left, or an error if that cannot be told.
     pub(crate) fn names(&self) -> io::Result<u64> {
-        match ofd::look(self.check.load(Acquire))? {
-            (found, names) if found == self.identity => Ok(names),
-            _ => Err(io::ErrorKind::NotFound.into()),
+        for descriptor in [&self.check, &self.own] {
+            if let Ok((found, names)) = ofd::look(descriptor.load(Acquire))
+                && found == self.identity
+            {
+                return Ok(names);
+            }
         }
+        Err(io::ErrorKind::NotFound.into())
     }
 
     /// Which file this is about.
@@ -405,5 +409,30 @@ mod tests {
         drop(pin);
         assert!(!it.is_free(2), "without a byte of our own we believe nobody dead");
         it.retire();
+    }
+
+    #[test]
+    fn who_cannot_ask_believes_nobody_dead() {
+        fork::prepare().unwrap();
+        let path = std::env::temp_dir().join(format!("limitset-test-{}", std::process::id()));
+        let create = || File::options().read(true).write(true).create(true).truncate(false).open(&path);
+        let it = Descriptors::new(create().unwrap(), Some(path.clone()), (0, 0), true).unwrap();
+        assert!(!it.is_free(2), "before the enrolment");
+        let own = it.own().unwrap();
+        let (_, pin) = own.claim(1..=8).unwrap().unwrap();
+        own.finish();
+        ofd::close(it.check.swap(ofd::NONE, AcqRel));
+        assert!(it.is_free(2), "opened again, and asked at once");
+        ofd::close(it.check.swap(ofd::NONE, AcqRel));
+        std::fs::remove_file(&path).unwrap();
+        assert!(!it.is_free(2), "no way back to the file");
+        drop(pin);
+        it.retire();
+
+        // Can be looked at, and not asked.
+        let mut options = OpenOptions::new();
+        let only_a_place = options.read(true).custom_flags(libc::O_PATH).open("/").unwrap();
+        let it = Descriptors::new(only_a_place, None, (0, 0), false).unwrap();
+        assert!(!it.is_free(2));
     }
 }

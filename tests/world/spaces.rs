@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 
 use crate::forks::Forked;
 use crate::support::{TempName, Worker, listen, say};
-use crate::{Skipped, options};
+use crate::{Skipped, as_root, options};
 
 /// Words of the state block, from docs/format.md.
 const LAST_NOW: usize = 0;
@@ -28,7 +28,10 @@ const SECOND: u64 = 1_000_000_000;
 /// Does something in a child that is in a namespace of its own.
 pub(crate) fn role(arguments: &[String]) {
     let (name, what) = (arguments[0].as_str(), arguments[1].as_str());
-    let attached = (what == "time_child").then(|| options().attach(name).unwrap());
+    if what == "hidden" {
+        return attach_hidden(name);
+    }
+    let attached = what.starts_with("time_child").then(|| options().attach(name).unwrap());
     let space = match what {
         "pid" => CloneFlags::CLONE_NEWPID,
         _ => CloneFlags::from_bits_retain(libc::CLONE_NEWTIME),
@@ -43,6 +46,10 @@ pub(crate) fn role(arguments: &[String]) {
         ("pid", _) => first_of_its_kind(name),
         ("time", _) => attach_twice(name),
         ("time_child", Some(segment)) => use_inherited(segment),
+        ("time_child_hidden", Some(segment)) => {
+            hide_proc();
+            use_inherited(segment);
+        }
         _ => unreachable!(),
     });
     assert!(matches!(child.wait(), WaitStatus::Exited(_, 0) | WaitStatus::Signaled(_, Signal::SIGKILL, _)));
@@ -165,12 +172,72 @@ fn use_inherited(segment: &Segment) {
     say("refused");
 }
 
-pub(crate) fn child_in_another_time() -> Result<(), Skipped> {
+pub(crate) fn refused_child(what: &str) -> Result<(), Skipped> {
     let name = TempName::new();
     let segment = options().create(&name).unwrap();
-    let (mut worker, word) = start(&name, "time_child")?;
+    let (mut worker, word) = start(&name, what)?;
     assert_eq!(word, "refused");
     worker.wait_for_end();
     assert_eq!(segment.participants().len(), 1);
     Ok(())
+}
+
+fn hide_proc() {
+    nix::unistd::chroot(&std::env::temp_dir()).unwrap();
+}
+
+/// The last participant of a segment, forked from one, cannot see its namespace any more when it enrols.
+pub(crate) fn out_of_sight() -> Result<(), Skipped> {
+    as_root()?;
+    let name = TempName::new();
+    drop(options().create(&name).unwrap());
+    let mut worker = Worker::start("space", &[&name.0, "hidden"]);
+    worker.expect("done");
+    worker.wait_for_end();
+    Ok(())
+}
+
+fn attach_hidden(name: &str) {
+    let mut segment = Some(options().attach(name).unwrap());
+    let here = time_namespace();
+    let (mut alone, is_alone) = std::io::pipe().unwrap();
+    let mut is_alone = Some(is_alone);
+    let child = Forked::new(|| {
+        drop(is_alone.take());
+        hide_proc();
+        assert_eq!(std::io::Read::read(&mut alone, &mut [0]).unwrap(), 0);
+        let segment = segment.as_ref().unwrap();
+        segment.participant().unwrap();
+        assert_eq!(segment.participants().len(), 1);
+        let (block, _) = segment.state_block().unwrap();
+        assert_eq!(block.words[TIME_NAMESPACE].load(Relaxed), here);
+        assert_eq!(block.words[CLOCK_OFFSET].load(Relaxed), 0, "the same boot, though it cannot be seen");
+    });
+    drop(segment.take());
+    drop(is_alone.take());
+    child.join();
+    say("done");
+}
+
+/// Attaches from a root directory without /proc, before it ever saw one.
+pub(crate) fn never_seen() -> Result<(), Skipped> {
+    as_root()?;
+    let root = std::env::temp_dir().join(TempName::new().0.as_str());
+    fs::create_dir(&root).unwrap();
+    let segment = options().create(root.join("limits")).unwrap();
+    let mut worker = Worker::start("unseen", &[root.to_str().unwrap()]);
+    worker.expect("attached");
+    assert_eq!(segment.participants().len(), 2);
+    worker.kill();
+    segment.remove_here().unwrap();
+    fs::remove_dir(&root).unwrap();
+    Ok(())
+}
+
+pub(crate) fn unseen_role(arguments: &[String]) {
+    nix::unistd::chroot(arguments[0].as_str()).unwrap();
+    let segment = options().attach("/limits").unwrap();
+    drop(segment.semaphore("db").unwrap().acquire(4).unwrap());
+    say("attached");
+    listen();
 }

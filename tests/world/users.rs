@@ -1,5 +1,7 @@
 //! Other users: who may use or look at a segment, and whose segments are refused.
 
+use std::os::unix::fs::PermissionsExt;
+
 use limitset::error::{AttachError, CreateError};
 use limitset::{Segment, SegmentOptions};
 use nix::unistd::{Gid, setgid, setgroups, setuid};
@@ -28,6 +30,7 @@ pub(crate) fn role(arguments: &[String]) {
             "observe" => verdict(options().observe(name).map(drop)),
             "observe any" => verdict(any.observe(name).map(drop)),
             "hold" => verdict(any.attach(name).map(|it| held.push(it.semaphore("db").unwrap().acquire(3)))),
+            "remove any" => verdict(any.remove(name)),
             // A segment that others are meant to take for their own.
             "plant" => verdict(options().mode(0o666).create(name).map(drop).map_err(|error| match error {
                 CreateError::Attach(error) => error,
@@ -120,5 +123,39 @@ pub(crate) fn planted() -> Result<(), Skipped> {
     assert!(matches!(removed, Err(AttachError::Owner { .. })), "{removed:?}");
     assert!(matches!(options().create(&name), Err(CreateError::Exists { .. })), "nor is it replaced");
     assert_eq!(bob.ask("attach any"), "yes", "whoever says so may");
+    Ok(())
+}
+
+/// Who may unlink depends on the directory: write permission, and where it is sticky, whose it is.
+pub(crate) fn removal() -> Result<(), Skipped> {
+    as_root()?;
+    let directory = std::env::temp_dir().join(TempName::new().0.as_str());
+    let path = directory.join("limits");
+    let name = TempName(path.to_str().unwrap().to_owned());
+    std::fs::create_dir(&directory).unwrap();
+    let set = |mode, user| {
+        std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(&directory, Some(user), None).unwrap();
+    };
+    let mut alice = User::new(ALICE, ALICE, &name);
+    let create = |owner| {
+        let segment = options().mode(0o666).create(&path).unwrap();
+        std::os::unix::fs::chown(&path, Some(owner), None).unwrap();
+        segment
+    };
+    let segment = create(ALICE);
+    set(0o755, 0);
+    assert_eq!(alice.ask("remove any"), "no permission", "her file, but not her directory");
+    drop(segment.semaphore("db").unwrap().try_acquire(1).unwrap());
+    set(0o1777, BOB);
+    assert_eq!(alice.ask("remove any"), "yes", "her file");
+    let segment = create(0);
+    assert_eq!(alice.ask("remove any"), "no permission", "neither is hers");
+    drop(segment.semaphore("db").unwrap().try_acquire(1).unwrap());
+    set(0o1777, ALICE);
+    assert_eq!(alice.ask("remove any"), "yes", "her directory");
+    drop(create(BOB));
+    options().any_owner(true).remove(&path).unwrap();
+    std::fs::remove_dir(&directory).unwrap();
     Ok(())
 }
