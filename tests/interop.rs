@@ -75,19 +75,6 @@ fn open(name: &str) -> Shmem {
     ShmemConf::new().os_id(id_of(name)).open().unwrap()
 }
 
-fn wait_until_asleep(worker: &Worker) {
-    loop {
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", worker.pid())).unwrap();
-        let wait = std::fs::read_to_string(format!("/proc/{}/wchan", worker.pid())).unwrap_or_default();
-        // Where the kernel does not say what it sleeps on, asleep must do.
-        let on_futex = wait.contains("futex") || wait.is_empty() || wait == "0";
-        if state.rsplit(')').next().unwrap().trim_start().starts_with('S') && on_futex {
-            return;
-        }
-        std::thread::yield_now();
-    }
-}
-
 // ---- the negative control ----
 
 fn options() -> SegmentOptions {
@@ -150,7 +137,7 @@ fn control() {
         holder.expect("holding");
         let mut waiter = Worker::start(&format!("wait_{kind}"), &[&name.0]);
         waiter.expect("waiting");
-        wait_until_asleep(&waiter);
+        waiter.wait_until_asleep();
         holder.kill();
         waiter
     });
@@ -162,6 +149,6 @@ fn control() {
         assert_eq!(entered[0].load(SeqCst), 0, "raw_sync's mutex passes on now: the docs claim it does not");
         std::thread::sleep(Duration::from_millis(50));
     }
-    wait_until_asleep(&theirs);
+    theirs.wait_until_asleep();
     theirs.kill();
 }

@@ -227,26 +227,13 @@ fn woken_across_processes() {
         let held = db.acquire(1).unwrap();
         let mut worker = Worker::start("wait", &[&name.0, "patient"]);
         worker.expect("waiting");
-        wait_until_asleep(&worker);
+        worker.wait_until_asleep();
         if answer == "granted" {
             held.release().unwrap();
         } else {
             segment.remove_here().unwrap();
         }
         worker.expect(answer);
-    }
-}
-
-fn wait_until_asleep(worker: &Worker) {
-    loop {
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", worker.pid())).unwrap();
-        let wait = std::fs::read_to_string(format!("/proc/{}/wchan", worker.pid())).unwrap_or_default();
-        // Where the kernel does not say what it sleeps on, asleep must do.
-        let on_futex = wait.contains("futex") || wait.is_empty() || wait == "0";
-        if state.rsplit(')').next().unwrap().trim_start().starts_with('S') && on_futex {
-            return;
-        }
-        std::thread::yield_now();
     }
 }
 
@@ -411,7 +398,7 @@ fn woken_by_a_newcomer() {
     holder.expect("holding");
     let mut sleeper = Worker::start("wait", &[&name.0, "patient"]);
     sleeper.expect("waiting");
-    wait_until_asleep(&sleeper);
+    sleeper.wait_until_asleep();
     holder.kill();
     let newcomer = Segment::attach(&name).unwrap();
     assert_eq!(newcomer.participant().unwrap().slot, 2, "the slot of the dead holder");

@@ -10,7 +10,6 @@ use raw_sync::events::{Event, EventImpl, EventInit, EventState};
 
 use super::support::{Random, TempName, Worker, depth, listen, say};
 use super::victim::{self, Victim};
-use super::wait_until_asleep;
 
 /// Each spends this long at most before it is killed.
 const MOST_MICROS: u64 = 1_500;
@@ -126,7 +125,7 @@ pub(crate) fn manual_reset() {
     let mut workers: Vec<_> = (0..3).map(|_| Worker::start("event_wait", &[&name.0])).collect();
     for _ in 0..20 {
         workers.iter_mut().for_each(|worker| worker.expect("waiting"));
-        workers.iter().for_each(wait_until_asleep);
+        workers.iter().for_each(Worker::wait_until_asleep);
         event.set(EventState::Signaled).unwrap();
         event.set(EventState::Clear).unwrap();
         workers.iter_mut().for_each(|worker| worker.expect("signalled"));
@@ -166,7 +165,7 @@ pub(crate) fn auto_reset() {
             std::thread::yield_now();
         }
     }
-    workers.iter().for_each(wait_until_asleep);
+    workers.iter().for_each(Worker::wait_until_asleep);
     assert_eq!(counted.load(SeqCst), sets, "one for each set, and no more");
     assert!(!is_signalled(&*event));
 }
@@ -197,7 +196,7 @@ pub(crate) fn killed() {
         let mut victims = roles.map(|what| Worker::start("event_loop", &[&name.0, what]));
         victims.iter_mut().for_each(|victim| victim.expect("ready"));
         if round % 2 == 1 {
-            victims.iter().for_each(wait_until_asleep);
+            victims.iter().for_each(Worker::wait_until_asleep);
             event.set(EventState::Signaled).unwrap();
         }
         std::thread::sleep(Duration::from_micros(random.below(MOST_MICROS)));
@@ -250,7 +249,7 @@ pub(crate) fn setter_stepped() {
     let (mut before_store, mut after_store) = (0, 0);
     loop {
         sleeper.expect("waiting");
-        wait_until_asleep(&sleeper);
+        sleeper.wait_until_asleep();
         let start = word.load(SeqCst);
         let Some(is_over) = kill_after(before_store + after_store, &name, "set") else {
             return println!("SKIPPED setters killed at any instruction: tracing is not allowed here");

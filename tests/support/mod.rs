@@ -124,6 +124,19 @@ impl Worker {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
+    /// Waits until it sleeps, on a futex as far as the kernel tells.
+    pub fn wait_until_asleep(&self) {
+        loop {
+            let state = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+            let wait = std::fs::read_to_string(format!("/proc/{}/wchan", self.pid())).unwrap_or_default();
+            let on_futex = wait.contains("futex") || wait.is_empty() || wait == "0";
+            if state.rsplit(')').next().unwrap().trim_start().starts_with('S') && on_futex {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     pub fn signal(&self, signal: Signal) {
         kill(self.pid(), signal).unwrap();
     }
