@@ -45,6 +45,10 @@ pub mod error;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;
 mod layout;
+#[cfg_attr(not(test), expect(dead_code, reason = "used by the set"))]
+pub mod limit;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "used by the set"))]
+mod math;
 mod segment;
 pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.

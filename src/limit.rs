@@ -1,0 +1,440 @@
+//! Define: what a limit is. Plain data; nothing is checked until a set is opened with it, or [`validate`] is asked.
+//!
+//! ```
+//! use limitset::limit::{Algorithm, CallLimit, Limit, RateLimit, ResourceLimit, validate};
+//!
+//! let limits: [Limit; 4] = [
+//!     CallLimit::per_minute(500).into(),
+//!     CallLimit::per_day(10_000).key("rpd").into(),
+//!     RateLimit::per_minute("tokens", 200_000).algorithm(Algorithm::Gcra).into(),
+//!     ResourceLimit::new("connections", 8).into(),
+//! ];
+//! validate(&limits)?;
+//! # Ok::<(), limitset::limit::BadLimit>(())
+//! ```
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::math::{self, Rule};
+pub use crate::math::{Algorithm, UnknownAlgorithm};
+
+/// Key of a [`CallLimit`] that was given none.
+pub const CALL_COUNT: &str = "call_count";
+/// Longest key, in bytes.
+pub const MAX_KEY_BYTES: usize = 64;
+/// Most limits of one set.
+pub const MAX_LIMITS: usize = crate::layout::state::MAX_LIMITS as usize;
+/// Largest capacity and burst: 2^62, so that sums of units, and debt, fit 64 bits.
+pub const MAX_CAPACITY: u64 = math::MAX_CAPACITY;
+/// Longest window, and longest time a burst may take to fill: 2^62 nanoseconds, some 146 years.
+pub const MAX_WINDOW: Duration = Duration::from_nanos(math::MAX_WINDOW_NANOS);
+/// Most sub-windows of [`Algorithm::SlidingWindow`].
+pub const MAX_RESOLUTION: u32 = math::MAX_RESOLUTION;
+/// Sub-windows of [`Algorithm::SlidingWindow`] unless set.
+pub const DEFAULT_RESOLUTION: u32 = math::DEFAULT_RESOLUTION;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3_600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Whether an acquisition must say how much of a rate it used before it is released.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Report {
+    /// Releasing without a report is an error, though it releases. For what is known only afterwards.
+    #[default]
+    Required,
+    /// What was asked for counts as used unless something else is reported.
+    Optional,
+}
+
+/// What [`RateLimit`] and [`CallLimit`] have in common.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rate {
+    key: String,
+    capacity: u64,
+    window: Duration,
+    algorithm: Algorithm,
+    burst: Option<u64>,
+    resolution: Option<u32>,
+}
+
+/// Units per time, however many a request needs: tokens, bytes, rows.
+///
+/// ```
+/// use std::time::Duration;
+/// use limitset::limit::{Algorithm, RateLimit, Report};
+///
+/// let tokens = RateLimit::per_minute("tokens", 200_000);
+/// let bytes = RateLimit::new("bytes", 7_000_000, Duration::from_secs(3)).burst(1_000_000);
+/// let rows = RateLimit::per_hour("rows", 1_000)
+///     .algorithm(Algorithm::SlidingWindow)
+///     .resolution(60)
+///     .report(Report::Optional);
+/// # _ = (tokens, bytes, rows);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct RateLimit {
+    rate: Rate,
+    report: Report,
+}
+
+/// Calls per time: each request needs 1 unless it asks for more, and there is nothing to report.
+///
+/// ```
+/// use limitset::limit::CallLimit;
+///
+/// assert_eq!(CallLimit::per_minute(500).name(), "call_count");
+/// assert_eq!(CallLimit::per_day(10_000).key("rpd").name(), "rpd");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct CallLimit {
+    rate: Rate,
+}
+
+/// Things that are held and returned: connections, slots, licences. Each request holds 1 unless it asks for more.
+///
+/// ```
+/// use limitset::limit::ResourceLimit;
+///
+/// let connections = ResourceLimit::new("connections", 8);
+/// assert_eq!(connections.capacity(), 8);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub struct ResourceLimit {
+    key: String,
+    capacity: u64,
+}
+
+/// The builders and getters that rates of both kinds have.
+macro_rules! rate_methods {
+    () => {
+        /// How it counts: [`Algorithm::TokenBucket`] unless set.
+        pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
+            self.rate.algorithm = algorithm;
+            self
+        }
+
+        /// Most units at once, where that shall differ from the capacity: less, to smooth, or more, to let
+        /// savings add up over several windows. Not for windows, which have none.
+        pub fn burst(mut self, burst: u64) -> Self {
+            self.rate.burst = Some(burst);
+            self
+        }
+
+        /// Sub-windows of [`Algorithm::SlidingWindow`]: more are more exact, and take 16 bytes each.
+        pub fn resolution(mut self, sub_windows: u32) -> Self {
+            self.rate.resolution = Some(sub_windows);
+            self
+        }
+
+        /// The key by which requests name this limit.
+        pub fn name(&self) -> &str {
+            &self.rate.key
+        }
+
+        /// Units per window.
+        pub fn capacity(&self) -> u64 {
+            self.rate.capacity
+        }
+
+        /// Length of the window.
+        pub fn window(&self) -> Duration {
+            self.rate.window
+        }
+    };
+}
+
+impl RateLimit {
+    /// `capacity` units per `window`.
+    pub fn new(key: impl Into<String>, capacity: u64, window: Duration) -> Self {
+        Self { rate: Rate::new(key.into(), capacity, window), report: Report::default() }
+    }
+
+    /// `capacity` units per second.
+    pub fn per_second(key: impl Into<String>, capacity: u64) -> Self {
+        Self::new(key, capacity, SECOND)
+    }
+
+    /// `capacity` units per minute.
+    pub fn per_minute(key: impl Into<String>, capacity: u64) -> Self {
+        Self::new(key, capacity, MINUTE)
+    }
+
+    /// `capacity` units per hour.
+    pub fn per_hour(key: impl Into<String>, capacity: u64) -> Self {
+        Self::new(key, capacity, HOUR)
+    }
+
+    /// `capacity` units per day of 24 hours.
+    pub fn per_day(key: impl Into<String>, capacity: u64) -> Self {
+        Self::new(key, capacity, DAY)
+    }
+
+    /// Whether use must be reported: it must, unless set.
+    pub fn report(mut self, report: Report) -> Self {
+        self.report = report;
+        self
+    }
+
+    rate_methods!();
+}
+
+impl CallLimit {
+    /// `capacity` calls per `window`.
+    pub fn new(capacity: u64, window: Duration) -> Self {
+        Self { rate: Rate::new(CALL_COUNT.to_owned(), capacity, window) }
+    }
+
+    /// `capacity` calls per second.
+    pub fn per_second(capacity: u64) -> Self {
+        Self::new(capacity, SECOND)
+    }
+
+    /// `capacity` calls per minute.
+    pub fn per_minute(capacity: u64) -> Self {
+        Self::new(capacity, MINUTE)
+    }
+
+    /// `capacity` calls per hour.
+    pub fn per_hour(capacity: u64) -> Self {
+        Self::new(capacity, HOUR)
+    }
+
+    /// `capacity` calls per day of 24 hours.
+    pub fn per_day(capacity: u64) -> Self {
+        Self::new(capacity, DAY)
+    }
+
+    /// Another key than [`CALL_COUNT`], for a second limit on calls in one set.
+    pub fn key(mut self, key: impl Into<String>) -> Self {
+        self.rate.key = key.into();
+        self
+    }
+
+    rate_methods!();
+}
+
+impl ResourceLimit {
+    /// `capacity` of them in all.
+    pub fn new(key: impl Into<String>, capacity: u64) -> Self {
+        Self { key: key.into(), capacity }
+    }
+
+    /// The key by which requests name this limit.
+    pub fn name(&self) -> &str {
+        &self.key
+    }
+
+    /// How many there are.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}
+
+/// One limit of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the types say it")]
+#[non_exhaustive]
+pub enum Limit {
+    Rate(RateLimit),
+    Call(CallLimit),
+    Resource(ResourceLimit),
+}
+
+impl Limit {
+    /// The key by which requests name this limit.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Rate(it) => it.name(),
+            Self::Call(it) => it.name(),
+            Self::Resource(it) => it.name(),
+        }
+    }
+
+    /// Units per window, or how many there are.
+    pub fn capacity(&self) -> u64 {
+        match self {
+            Self::Rate(it) => it.capacity(),
+            Self::Call(it) => it.capacity(),
+            Self::Resource(it) => it.capacity(),
+        }
+    }
+
+    /// Whether use must be reported before release.
+    pub fn must_report(&self) -> bool {
+        matches!(self, Self::Rate(it) if it.report == Report::Required)
+    }
+
+    /// The numbers of a rate, with windows aligned by `wall_offset`; none for a resource.
+    pub(crate) fn rule(&self, wall_offset: u64) -> Option<Rule> {
+        self.rate().map(|rate| rate.rule().with_wall_offset(wall_offset))
+    }
+
+    fn rate(&self) -> Option<&Rate> {
+        match self {
+            Self::Rate(it) => Some(&it.rate),
+            Self::Call(it) => Some(&it.rate),
+            Self::Resource(_) => None,
+        }
+    }
+}
+
+impl From<RateLimit> for Limit {
+    fn from(limit: RateLimit) -> Self {
+        Self::Rate(limit)
+    }
+}
+
+impl From<CallLimit> for Limit {
+    fn from(limit: CallLimit) -> Self {
+        Self::Call(limit)
+    }
+}
+
+impl From<ResourceLimit> for Limit {
+    fn from(limit: ResourceLimit) -> Self {
+        Self::Resource(limit)
+    }
+}
+
+/// A limit that cannot be, by name.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name every field")]
+pub enum BadLimit {
+    #[error("limit {key:?} is one too many: there are {found}, a set has at most {most}; use several sets")]
+    TooMany { key: String, found: usize, most: usize },
+    #[error("limit number {number} has an empty key; give it a name of 1 to {most} bytes")]
+    KeyEmpty { number: usize, most: usize },
+    #[error("the key of limit {key:?} has {found} bytes; at most {most} are possible: shorten it")]
+    KeyTooLong { key: String, found: usize, most: usize },
+    #[error("the key of limit {key:?} has a zero byte; use printable characters")]
+    KeyZeroByte { key: String },
+    #[error("two limits have the key {key:?}; keys are unique within a set: rename one, calls with `key`")]
+    KeyTwice { key: String },
+    #[error("limit {key:?} has capacity {found}; it must be 1 to {most}")]
+    Capacity { key: String, found: u64, most: u64 },
+    #[error("limit {key:?} has a window of {found:?}; it must be 1 ns to {most:?}")]
+    Window { key: String, found: Duration, most: Duration },
+    #[error("limit {key:?} has burst {found}; it must be 1 to {most}")]
+    Burst { key: String, found: u64, most: u64 },
+    #[error(
+        "limit {key:?} would fill its burst of {burst} in {found:?}, but {most:?} is the longest possible: lower \
+        the burst, or raise the rate"
+    )]
+    BurstTooSlow { key: String, burst: u64, found: Duration, most: Duration },
+    #[error(
+        "limit {key:?} has a burst of {found}, which {algorithm} does not know: leave it out, or use another \
+        algorithm"
+    )]
+    NoBurst { key: String, found: u64, algorithm: Algorithm },
+    #[error("limit {key:?} has {found} sub-windows; it must be 1 to {most}")]
+    Resolution { key: String, found: u32, most: u32 },
+    #[error(
+        "limit {key:?} has {found} sub-windows, which {algorithm} does not know: leave that out, or use \
+        sliding_window"
+    )]
+    NoResolution { key: String, found: u32, algorithm: Algorithm },
+}
+
+/// Whether a set can be made of these limits; if not, the first that is in the way.
+///
+/// ```
+/// use limitset::limit::{BadLimit, RateLimit, validate};
+///
+/// let wrong = validate(&[RateLimit::per_minute("tokens", 0).into()]).unwrap_err();
+/// assert!(matches!(wrong, BadLimit::Capacity { .. }));
+/// assert!(wrong.to_string().starts_with("limit \"tokens\" has capacity 0"));
+/// ```
+///
+/// # Errors
+///
+/// [`BadLimit`] names the limit, what was found, and what is possible.
+pub fn validate(limits: &[Limit]) -> Result<(), BadLimit> {
+    if let Some(limit) = limits.get(MAX_LIMITS) {
+        let (key, found) = (limit.name().to_owned(), limits.len());
+        return Err(BadLimit::TooMany { key, found, most: MAX_LIMITS });
+    }
+    for (index, limit) in limits.iter().enumerate() {
+        check_key(index, limit.name())?;
+        if limits.iter().take(index).any(|other| other.name() == limit.name()) {
+            return Err(BadLimit::KeyTwice { key: limit.name().to_owned() });
+        }
+        let (key, found, most) = (limit.name().to_owned(), limit.capacity(), MAX_CAPACITY);
+        if found == 0 || found > most {
+            return Err(BadLimit::Capacity { key, found, most });
+        }
+        limit.rate().map_or(Ok(()), Rate::check)?;
+    }
+    Ok(())
+}
+
+fn check_key(index: usize, key: &str) -> Result<(), BadLimit> {
+    let (found, most) = (key.len(), MAX_KEY_BYTES);
+    match key {
+        "" => Err(BadLimit::KeyEmpty { number: index + 1, most }),
+        key if found > most => Err(BadLimit::KeyTooLong { key: key.to_owned(), found, most }),
+        key if key.contains('\0') => Err(BadLimit::KeyZeroByte { key: key.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+impl Rate {
+    fn new(key: String, capacity: u64, window: Duration) -> Self {
+        Self { key, capacity, window, algorithm: Algorithm::default(), burst: None, resolution: None }
+    }
+
+    fn window_nanos(&self) -> u64 {
+        u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn rule(&self) -> Rule {
+        Rule::new(self.algorithm, self.capacity, self.window_nanos())
+            .with_burst(self.burst.unwrap_or(self.capacity))
+            .with_resolution(self.resolution.unwrap_or(DEFAULT_RESOLUTION))
+    }
+
+    /// The numbers beyond the capacity, which is known to be possible.
+    fn check(&self) -> Result<(), BadLimit> {
+        let (key, algorithm) = (self.key.clone(), self.algorithm);
+        if self.window.is_zero() || self.window > MAX_WINDOW {
+            return Err(BadLimit::Window { key, found: self.window, most: MAX_WINDOW });
+        }
+        match self.burst {
+            Some(found) if !algorithm.has_burst() => return Err(BadLimit::NoBurst { key, found, algorithm }),
+            Some(found) if found == 0 || found > MAX_CAPACITY => {
+                return Err(BadLimit::Burst { key, found, most: MAX_CAPACITY });
+            }
+            Some(burst) => {
+                let scaled = u128::from(burst) * u128::from(self.window_nanos());
+                let found = duration(scaled.div_ceil(u128::from(self.capacity)));
+                if found > MAX_WINDOW {
+                    return Err(BadLimit::BurstTooSlow { key, burst, found, most: MAX_WINDOW });
+                }
+            }
+            None => {}
+        }
+        match self.resolution {
+            Some(found) if !algorithm.has_resolution() => {
+                Err(BadLimit::NoResolution { key, found, algorithm })
+            }
+            Some(found) if found == 0 || found > MAX_RESOLUTION => {
+                Err(BadLimit::Resolution { key, found, most: MAX_RESOLUTION })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Nanoseconds as a duration, as long as one can be.
+fn duration(nanos: u128) -> Duration {
+    const SECOND: u128 = 1_000_000_000;
+    let part = u32::try_from(nanos % SECOND).unwrap_or_default();
+    u64::try_from(nanos / SECOND).map_or(Duration::MAX, |seconds| Duration::new(seconds, part))
+}

@@ -1,0 +1,233 @@
+//! What every algorithm is written in: a limit's words, the rule, changes, verdicts, and the [`Method`] itself.
+
+use super::{Algorithm, MAX_CAPACITY, MAX_RESOLUTION, MAX_WINDOW_NANOS};
+
+/// One word of a limit's state. What it means is the algorithm's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    Level,
+    At,
+    Remainder,
+    /// Numbered from 0, below [`Rule::cells`].
+    Cell(u32),
+}
+
+/// The words of one limit, to be read. They are somebody else's bytes: any value is possible in any of them.
+pub(crate) trait State {
+    fn word(&self, word: Word) -> u64;
+}
+
+impl<F: Fn(Word) -> u64> State for F {
+    fn word(&self, word: Word) -> u64 {
+        self(word)
+    }
+}
+
+/// Most words that one operation changes; an acquire or a refund changes at most three.
+pub(crate) const MOST_CHANGES: usize = 6;
+
+/// Words to write, at most [`MOST_CHANGES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Changes {
+    list: [(Word, u64); MOST_CHANGES],
+    length: usize,
+}
+
+impl Changes {
+    pub(crate) const NONE: Self = Self { list: [(Word::Level, 0); MOST_CHANGES], length: 0 };
+
+    /// One more word.
+    pub(crate) fn set(mut self, word: Word, value: u64) -> Self {
+        let free = self.list.get_mut(self.length);
+        debug_assert!(free.is_some(), "an operation changes more than {MOST_CHANGES} words");
+        if let Some(free) = free {
+            *free = (word, value);
+            self.length += 1;
+        }
+        self
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Word, u64)> + '_ {
+        self.list.iter().take(self.length).copied()
+    }
+}
+
+/// What came of asking for units.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Admitted, once these words are written.
+    Admit(Changes),
+    /// Asking alone succeeds at this instant of set time, and not a nanosecond earlier.
+    Later { at: u64 },
+    /// More than is ever admitted at once.
+    Never,
+}
+
+/// The numbers of one limit. Whatever it is made of, it is within bounds afterwards, because they come from a
+/// segment too: no zero to divide by, no product beyond 128 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rule {
+    pub(super) algorithm: Algorithm,
+    pub(super) capacity: u64,
+    pub(super) window: u64,
+    pub(super) burst: u64,
+    pub(super) resolution: u32,
+    pub(super) wall_offset: u64,
+}
+
+impl Rule {
+    /// `capacity` units per window; as many at once, ten sub-windows, windows from the start of set time.
+    pub(crate) fn new(algorithm: Algorithm, capacity: u64, window_nanos: u64) -> Self {
+        let capacity = capacity.clamp(1, MAX_CAPACITY);
+        let window = window_nanos.clamp(1, MAX_WINDOW_NANOS);
+        Self {
+            algorithm,
+            capacity,
+            window,
+            burst: capacity,
+            resolution: super::DEFAULT_RESOLUTION,
+            wall_offset: 0,
+        }
+    }
+
+    /// Most units at once, where the algorithm tells them from the capacity.
+    pub(crate) fn with_burst(mut self, burst: u64) -> Self {
+        self.burst = burst.clamp(1, MAX_CAPACITY);
+        self
+    }
+
+    /// Sub-windows of a sliding window.
+    pub(crate) fn with_resolution(mut self, resolution: u32) -> Self {
+        self.resolution = resolution.clamp(1, MAX_RESOLUTION);
+        self
+    }
+
+    /// Unix time minus set time, in nanoseconds: fixed windows are aligned by it.
+    pub(crate) fn with_wall_offset(mut self, wall_offset: u64) -> Self {
+        self.wall_offset = wall_offset;
+        self
+    }
+
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
+    /// Units per window.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub(crate) fn window_nanos(&self) -> u64 {
+        self.window
+    }
+
+    /// Most units at once; the capacity, where the algorithm does not tell them apart.
+    pub(crate) fn burst(&self) -> u64 {
+        self.burst
+    }
+
+    pub(crate) fn resolution(&self) -> u32 {
+        self.resolution
+    }
+
+    /// Units that flow in `elapsed` at the rate of the limit, and the part of a unit left over, in units of
+    /// 1/window. Carried from call to call, the sum of all parts is exact, whatever the steps.
+    pub(super) fn flow(&self, elapsed: u64, remainder: u64) -> (u128, u64) {
+        let window = u128::from(self.window);
+        let flown = u128::from(elapsed) * u128::from(self.capacity) + u128::from(self.part(remainder));
+        // Nearly always both fit 64 bits, and dividing those is several times faster.
+        match u64::try_from(flown) {
+            Ok(flown) => (u128::from(flown / self.window), flown % self.window),
+            Err(_) => (flown / window, low(flown % window)),
+        }
+    }
+
+    /// Nanoseconds until `units` more have flown, when `remainder` has already.
+    pub(super) fn time_for(&self, units: u128, remainder: u64) -> u64 {
+        let scaled = units.saturating_mul(u128::from(self.window));
+        let missing = scaled.saturating_sub(u128::from(self.part(remainder)));
+        low(missing.div_ceil(u128::from(self.capacity)))
+    }
+
+    /// A stored remainder as far as it can be one.
+    fn part(&self, remainder: u64) -> u64 {
+        remainder.min(self.window - 1)
+    }
+}
+
+/// The number if it fits 64 bits, else the largest that does.
+pub(super) fn low(number: u128) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// The number as an instant: not before 0, not behind the last one.
+pub(super) fn instant(number: i128) -> u64 {
+    low(number.max(0).cast_unsigned())
+}
+
+/// The number if it fits, else the nearest that does.
+pub(super) fn signed(number: i128) -> i64 {
+    i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
+}
+
+/// What is left of `limit` when `used` is gone; negative is debt.
+pub(super) fn left(limit: u64, used: u128) -> i64 {
+    let used = i128::try_from(used).unwrap_or(i128::MAX);
+    signed(i128::from(limit).saturating_sub(used))
+}
+
+/// What counts as used after a limit changed: what was within the old limit counts as far as the new one
+/// goes, so that a lower limit makes no debt; what was debt stays.
+pub(super) fn carried_over(used: u128, old_limit: u64, new_limit: u64) -> u64 {
+    let (old, new) = (u128::from(old_limit), u128::from(new_limit));
+    low(used.min(old).min(new).saturating_add(used.saturating_sub(old)))
+}
+
+/// An algorithm: pure functions of a rule, the words of a limit and an instant of set time.
+///
+/// Called through [`Rule`]'s methods, which deal with what is the same for all: amounts of 0 and above
+/// [`most`](Self::most), and signs. Every `now` that is not behind the last one counts as the last one.
+/// Nothing may panic or overflow, whatever the words.
+pub(crate) trait Method {
+    /// Whether units that were not used can be given back.
+    const REFUNDS: bool;
+    /// Whether the most at once can differ from the capacity.
+    const HAS_BURST: bool;
+    /// Whether it divides its window into sub-windows.
+    const HAS_RESOLUTION: bool = false;
+
+    /// Words needed beyond the three; all zero in a new segment.
+    fn cells(_rule: &Rule) -> u32 {
+        0
+    }
+
+    /// The largest amount that is ever admitted.
+    fn most(rule: &Rule) -> u64 {
+        if Self::HAS_BURST { rule.burst } else { rule.capacity }
+    }
+
+    /// The state of a limit that nobody has used yet.
+    fn start(rule: &Rule, now: u64) -> Changes;
+
+    /// As [`start`](Self::start), over words that have been used.
+    fn reset(rule: &Rule, _state: &impl State, now: u64) -> Changes {
+        Self::start(rule, now)
+    }
+
+    /// Decides about `amount`, which is 1 to [`most`](Self::most). At most three changes.
+    fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict;
+
+    /// Takes `amount`, which is 1 or more, be it there or not: what is missing is debt.
+    fn charge(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Changes;
+
+    /// Gives `amount` back, up to the limit. Called only if [`REFUNDS`](Self::REFUNDS). At most three changes.
+    fn give_back(_rule: &Rule, _state: &impl State, _now: u64, _amount: u64) -> Changes {
+        Changes::NONE
+    }
+
+    /// What would be admitted now; negative is debt.
+    fn available(rule: &Rule, state: &impl State, now: u64) -> i64;
+
+    /// Goes over to other numbers. Clamps what is available to them, never what is owed.
+    fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes;
+}
