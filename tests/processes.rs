@@ -271,7 +271,7 @@ fn in_a_worker(what: &str) {
     let name = TempName::new();
     let mut worker = Worker::start("forked", &[&name.0, what]);
     match worker.hear().as_str() {
-        "done" => {}
+        "done" => support::proof("4", &format!("fork: {}", what.replace('_', " ")), "held"),
         other => println!("SKIPPED {what}: {other}"),
     }
     assert!(worker.finish().success());

@@ -24,10 +24,13 @@ use support::{TempName, Worker};
 /// What a test that cannot run here says instead.
 type Skipped = String;
 
-/// A test that may say why it cannot run here.
+/// A test that may say why it cannot run here. Most bear on the fourth promise: a fork is safe.
 macro_rules! test {
     ($name:literal, $test:expr) => {
-        ($name, || or_skip($name, $test))
+        test!("4", $name, $test)
+    };
+    ($promises:literal, $name:literal, $test:expr) => {
+        ($name, || or_skip($promises, $name, $test))
     };
 }
 
@@ -69,13 +72,13 @@ fn main() {
         test!("the_permits_of_a_large_process_return", deaths::of_a_large_process),
         test!("a_process_whose_main_thread_has_ended_lives", deaths::of_a_main_thread),
         test!("children_go_on_when_their_parent_is_killed", deaths::among_the_busy),
-        test!("equal_pids_in_different_namespaces_are_not_mixed_up", spaces::equal_pids),
-        test!("another_time_namespace_is_refused_while_somebody_is_attached", spaces::another_time),
+        test!("2", "equal_pids_in_different_namespaces_are_not_mixed_up", spaces::equal_pids),
+        test!("2", "another_time_namespace_is_refused_while_somebody_is_attached", spaces::another_time),
         test!("a_child_in_another_time_namespace_is_refused", || spaces::refused_child("time_child")),
-        test!("a_segment_of_mode_600_is_closed_to_other_users", users::closed),
-        test!("a_segment_of_mode_660_is_open_to_its_group_alone", users::open_to_a_group),
-        test!("a_segment_of_mode_640_can_be_watched_by_its_group", users::watched_by_a_group),
-        test!("a_segment_planted_by_another_user_is_refused", users::planted),
+        test!("2", "a_segment_of_mode_600_is_closed_to_other_users", users::closed),
+        test!("2", "a_segment_of_mode_660_is_open_to_its_group_alone", users::open_to_a_group),
+        test!("2", "a_segment_of_mode_640_can_be_watched_by_its_group", users::watched_by_a_group),
+        test!("2", "a_segment_planted_by_another_user_is_refused", users::planted),
     ] as [(&'static str, fn()); 13]);
     tests.extend([
         test!("a_clone_between_two_tries_to_enrol_shares_no_descriptor", || leftovers::of("clone")),
@@ -91,12 +94,12 @@ fn main() {
         test!("a_program_run_by_a_child_inherits_no_descriptor", || leftovers::of("exec")),
         test!("signals_do_not_keep_a_waiter_from_finding_its_lock_free", || leftovers::of("interrupted")),
         test!("nobody_is_refused_for_permits_that_the_dead_hold", || leftovers::of("refused")),
-        test!("a_child_that_lost_sight_of_proc_keeps_its_time", spaces::out_of_sight),
+        test!("2", "a_child_that_lost_sight_of_proc_keeps_its_time", spaces::out_of_sight),
         test!("a_child_in_another_time_is_refused_though_it_lost_sight_of_proc", || {
             spaces::refused_child("time_child_hidden")
         }),
-        test!("who_never_saw_its_time_namespace_is_taken_to_be_in_the_right_one", spaces::never_seen),
-        test!("a_removal_that_may_not_unlink_closes_nothing_and_one_that_may_does", users::removal),
+        test!("2", "who_never_saw_its_time_namespace_is_taken_to_be_in_the_right_one", spaces::never_seen),
+        test!("2", "a_removal_that_may_not_unlink_closes_nothing_and_one_that_may_does", users::removal),
         test!("a_child_that_returns_from_an_update_neither_commits_nor_undoes_it", || {
             leftovers::of("returns")
         }),
@@ -104,9 +107,10 @@ fn main() {
     support::main(roles, tests);
 }
 
-fn or_skip(name: &str, test: impl FnOnce() -> Result<(), Skipped>) {
-    if let Err(why) = test() {
-        println!("SKIPPED {name}: {why}");
+fn or_skip(promises: &str, name: &str, test: impl FnOnce() -> Result<(), Skipped>) {
+    match test() {
+        Ok(()) => support::proof(promises, &name.replace('_', " "), "held"),
+        Err(why) => println!("SKIPPED {name}: {why}"),
     }
 }
 
