@@ -27,7 +27,8 @@
 //!            threads_of_one_participant        threads with one name exclude each other too
 //! enrolment  newcomer_is_alive                 who enrols is not taken for dead
 //!            successor_betrays_death           a reused slot hides nothing of its last owner
-//!            slot_is_reused                    what the last owner began is undone once
+//!            slot_passes_on                    what the last owner began is undone once
+//!            slot_is_reused                    … also if who undoes it is killed
 //! reader     snapshot_is_whole                 a snapshot is a committed state
 //!            snapshot_during_recovery          … also while somebody undoes
 //!            snapshot_shows_nothing_undone     … never one that was given up

@@ -64,6 +64,11 @@ fn successor_betrays_death() {
 }
 
 #[test]
+fn slot_passes_on() {
+    enrolment::slot_passes_on(CONTROL);
+}
+
+#[test]
 fn slot_is_reused() {
     enrolment::slot_is_reused(CONTROL);
 }

@@ -28,14 +28,22 @@ pub fn successor_betrays_death(mutation: Mutation) {
     model.sweep(&[1], |scenario| succeed(scenario, |_, _| ()));
 }
 
-/// Invariant: what a dead owner of a slot had begun is undone once, whether the slot's next owner or a
-/// stranger comes first, and whichever of them is killed as well.
+/// Invariant: what a dead owner of a slot had begun is undone once, whether the slot's next owner or a stranger
+/// comes first.
+pub fn slot_passes_on(mutation: Mutation) {
+    let model = Model::exhaustive("slot_passes_on", 2, "1, 3", mutation);
+    model.sweep(&[1], reuse);
+}
+
+/// [`slot_passes_on`] with the next owner or the stranger killed as well.
 pub fn slot_is_reused(mutation: Mutation) {
     let model = Model::exhaustive("slot_is_reused", 2, "1, 3", mutation).bounded(2);
-    model.sweep_pairs(1, &[2, 3], |scenario| {
-        succeed(scenario, |block, me| {
-            look(block, me);
-        });
+    model.sweep_pairs(1, &[2, 3], reuse);
+}
+
+fn reuse(scenario: Scenario) {
+    succeed(scenario, |block, me| {
+        look(block, me);
     });
 }
 

@@ -32,6 +32,7 @@ pub const MODELS: &[Named] = models![
     journal::threads_of_one_participant,
     enrolment::newcomer_is_alive,
     enrolment::successor_betrays_death,
+    enrolment::slot_passes_on,
     enrolment::slot_is_reused,
     reader::snapshot_is_whole,
     reader::snapshot_during_recovery,

@@ -78,7 +78,7 @@ fn check_late(world: &World, held: u64) {
 
 /// Invariant: what a dead holder held is returned once, though its slot's next owner and a sweep both do it.
 pub fn permits_return_once(mutation: Mutation) {
-    let model = Model::exhaustive("permits_return_once", 2, "2, 3", mutation).bounded(3);
+    let model = Model::exhaustive("permits_return_once", 2, "2, 3", mutation);
     model.sweep(&[1, 2], |scenario| {
         let world = semaphore(scenario, Sleep::Slices, 3, [1, 0, 1, 0]);
         world.free(1);
