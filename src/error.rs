@@ -92,16 +92,18 @@ pub enum Malformed {
     #[error("the file has {found} bytes, its header says {expected}: truncated or extended; remove it")]
     Size { found: u64, expected: u64 },
     #[error(
-        "it counts time by clock {found}, this build by clock {expected}: use one version of limitset in \
-        all processes"
+        "it counts time by clock {found}, which this build does not know: use one version of limitset in all \
+        processes"
     )]
-    Clock { found: u32, expected: u32 },
+    Clock { found: u32 },
     #[error("its header says {found} {what}, possible are {least} to {most}: damaged; remove it")]
     Count { what: &'static str, found: u32, least: u32, most: u32 },
     #[error("region {index} (kind {kind}) {what}: damaged; remove it")]
     Region { index: usize, kind: u32, what: &'static str },
     #[error("it lacks one of the regions slots, state, waiters: damaged; remove it")]
     RegionMissing,
+    #[error("its definition of limits {what}: damaged; remove it")]
+    Definition { what: &'static str },
 }
 
 /// Why a segment could not be attached to, or no longer be used by this process.
@@ -129,6 +131,9 @@ pub enum AttachError {
     #[error("{} has {found}, this program asks for {expected}: give both the same definition, or attach \
         without one", path.display())]
     Differs { path: PathBuf, found: String, expected: String },
+    #[error("{} keeps no set of limits: it is a plain segment; open it as one, or use another name",
+        path.display())]
+    NotASet { path: PathBuf },
     #[error("{} was still being opened by another process after {waited:?}: try again, or find out who is \
         stopped there", path.display())]
     Busy { path: PathBuf, waited: Duration },

@@ -39,25 +39,44 @@ compile_error!(
     "limitset needs Linux: it is built on futexes, open-file-description locks and MADV_WIPEONFORK"
 );
 
+mod acquisition;
+mod answer;
+mod background;
+mod builder;
+mod clock;
 #[doc(hidden)]
 pub mod core;
+#[doc(hidden)]
+pub mod engine;
 pub mod error;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;
 mod layout;
-#[cfg_attr(not(test), expect(dead_code, reason = "used by the set"))]
 pub mod limit;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "used by the set"))]
+mod manage;
 mod math;
+mod observe;
+mod request;
 mod segment;
+mod set;
 pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
 mod sys;
 
+pub use crate::acquisition::Acquisition;
+pub use crate::answer::{
+    AcquireError, Denial, LimitStatus, ManageError, RunError, Statuses, Unavailable, UsageError,
+};
+pub use crate::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
+pub use crate::clock::Clock;
 pub use crate::core::Participant;
-pub use segment::{
+pub use crate::limit::{Algorithm, CallLimit, Limit, RateLimit, Report, ResourceLimit};
+pub use crate::observe::{LimitStats, ParticipantStats, SetObserver, Stats};
+pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
+pub use crate::segment::{
     Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,
 };
+pub use crate::set::LimitSet;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

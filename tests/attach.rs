@@ -128,8 +128,8 @@ fn forgeries() -> Vec<(&'static str, &'static str, Change)> {
         ("100 bytes of a segment", "TooShort", |b| b.0.truncate(100)),
         ("another program's file", "Magic", |b| b.0.fill(b'x')),
         ("a file of zeros", "Magic", |b| b.0.fill(0)),
-        ("an older format", "FormatVersion", sealed!(|b| b.set32(forge::FORMAT_VERSION, 0))),
-        ("a newer format", "FormatVersion", sealed!(|b| b.set32(forge::FORMAT_VERSION, 2))),
+        ("an older format", "FormatVersion", sealed!(|b| b.set32(forge::FORMAT_VERSION, 1))),
+        ("a newer format", "FormatVersion", sealed!(|b| b.set32(forge::FORMAT_VERSION, 999))),
         ("another byte order", "ByteOrder", |b| {
             b.0[8..forge::HEADER_BYTES].chunks_mut(4).for_each(<[u8]>::reverse);
         }),
@@ -137,7 +137,7 @@ fn forgeries() -> Vec<(&'static str, &'static str, Change)> {
         ("another line size", "Machine", sealed!(|b| b.set32(forge::LINE_BYTES, 64))),
         ("another build's layout", "LayoutHash", sealed!(|b| b.set64(forge::LAYOUT_HASH, 1))),
         ("a flipped bit in the header", "Checksum", |b| b.0[1000] ^= 1),
-        ("another clock", "Clock", sealed!(|b| b.set32(forge::CLOCK, 1))),
+        ("another clock", "Clock", sealed!(|b| b.set32(forge::CLOCK, 9))),
         ("a file cut short", "Size", |b| b.0.truncate(2048)),
         ("a file that grew", "Size", |b| b.0.resize(b.0.len() + 4096, 0)),
         ("a size that lies", "Size", sealed!(|b| b.set64(forge::TOTAL_BYTES, 1 << 40))),

@@ -15,8 +15,8 @@ use support::TempName;
 
 const HOUR: u64 = 3_600_000_000_000;
 /// First word of the first limit, and words from limit to limit.
-const LIMIT_WORDS: usize = 16;
-const LIMIT_STRIDE: usize = 4;
+const LIMIT_WORDS: usize = 24;
+const LIMIT_STRIDE: usize = 8;
 const CONSUMED: usize = 3;
 
 fn options() -> SegmentOptions {

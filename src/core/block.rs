@@ -144,7 +144,7 @@ impl<'a, E: Env> Block<'a, E> {
             if slot_of(seen) == 0 {
                 // Releasing too: whoever reads our name here must also see the generation it belongs to.
                 if env.cas32(self.lock, seen, mine | keep_waiters, AcqRel).is_ok() {
-                    return self.entered(me, false);
+                    return self.entered(me, false, keep_waiters != 0);
                 }
                 continue;
             }
@@ -169,7 +169,7 @@ impl<'a, E: Env> Block<'a, E> {
                 let holder = env.load32(self.lock, Acquire);
                 if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
                     if env.cas32(self.lock, holder, mine | WAITERS, AcqRel).is_ok() {
-                        return self.entered(me, true);
+                        return self.entered(me, true, true);
                     }
                 } else if late && slot_of(holder) != 0 {
                     // The wake that ended our sleep may have been the only one: owe it to the other sleepers.
@@ -184,8 +184,8 @@ impl<'a, E: Env> Block<'a, E> {
     }
 
     /// First act of every holder: make the words whole.
-    fn entered(self, me: Participant, stolen: bool) -> Result<Locked<'a, E>, Fault> {
-        let guard = Guard { block: self, me, locked: true };
+    fn entered(self, me: Participant, stolen: bool, waited: bool) -> Result<Locked<'a, E>, Fault> {
+        let guard = Guard { block: self, me, locked: true, waited };
         if stolen {
             self.count(self.steals);
         }
@@ -248,6 +248,7 @@ pub struct Guard<'a, E: Env> {
     block: Block<'a, E>,
     me: Participant,
     locked: bool,
+    waited: bool,
 }
 
 impl<'a, E: Env> Guard<'a, E> {
@@ -259,6 +260,18 @@ impl<'a, E: Env> Guard<'a, E> {
     /// Who holds it.
     pub fn holder(&self) -> Participant {
         self.me
+    }
+
+    /// Whether taking it took a sleep, so that what the clock said before is old.
+    pub fn has_waited(&self) -> bool {
+        self.waited
+    }
+
+    /// Adds to a statistic: a word that no journal restores.
+    pub fn count(&mut self, index: usize, by: u64) -> Result<(), Fault> {
+        let value = self.get(index)?;
+        self.block.env.store64(self.block.word(index)?, value.wrapping_add(by), Relaxed);
+        Ok(())
     }
 
     /// Value of word `index`.

@@ -26,11 +26,20 @@ pub struct Holdings {
     pub rows: usize,
     /// How many limits a row has.
     pub limits: usize,
+    /// Which of them are permits, a bit for each. The other words of a row are the owner's notes, which
+    /// belong to no total.
+    pub permits: u64,
 }
 
 impl Holdings {
-    fn row(&self, slot: u32) -> usize {
+    /// First word of a slot's row: the generation it belongs to.
+    pub fn row(&self, slot: u32) -> usize {
         self.rows + (slot as usize).saturating_sub(1) * (1 + self.limits)
+    }
+
+    fn permit_limits(&self) -> impl Iterator<Item = usize> {
+        let permits = self.permits;
+        (0..self.limits).filter(move |limit| permits >> limit & 1 != 0)
     }
 
     fn total(&self, limit: usize) -> usize {
@@ -41,12 +50,21 @@ impl Holdings {
     ///
     /// Whoever holds the slot's byte knows that every other generation in its row is dead.
     pub fn adopt<E: Env>(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
+        self.adopt_with(guard, |guard, slot| self.empty_row(guard, slot))
+    }
+
+    /// The same for those who have more to do than [`empty_row`](Self::empty_row).
+    pub fn adopt_with<E: Env>(
+        &self,
+        guard: &mut Guard<'_, E>,
+        empty: impl FnOnce(&mut Guard<'_, E>, u32) -> Result<u64, Fault>,
+    ) -> Result<(), Fault> {
         let me = guard.holder();
         let row = self.row(me.slot);
         if guard.get(row)? == me.generation {
             return Ok(());
         }
-        let returned = self.empty_row(guard, me.slot)?;
+        let returned = empty(guard, me.slot)?;
         let mut change = guard.begin();
         change.set(row, me.generation)?;
         change.commit();
@@ -95,10 +113,10 @@ impl Holdings {
     }
 
     /// Returns everything a row holds to the totals, one transaction per limit.
-    fn empty_row<E: Env>(&self, guard: &mut Guard<'_, E>, slot: u32) -> Result<u64, Fault> {
+    pub fn empty_row<E: Env>(&self, guard: &mut Guard<'_, E>, slot: u32) -> Result<u64, Fault> {
         let row = self.row(slot);
         let mut returned = 0u64;
-        for limit in 0..self.limits {
+        for limit in self.permit_limits() {
             let held = guard.get(row + 1 + limit)?;
             if held == 0 {
                 continue;
@@ -118,6 +136,17 @@ impl Holdings {
     /// Candidates are looked for without the lock; byte and generation are checked again under it. The lock
     /// is taken only if there is a candidate.
     pub fn sweep<E: Env>(&self, block: Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
+        self.sweep_with(block, me, deadline, |guard, slot| self.empty_row(guard, slot))
+    }
+
+    /// The same for those who have more to do than [`empty_row`](Self::empty_row).
+    pub fn sweep_with<E: Env>(
+        &self,
+        block: Block<'_, E>,
+        me: Participant,
+        deadline: u64,
+        mut empty: impl FnMut(&mut Guard<'_, E>, u32) -> Result<u64, Fault>,
+    ) -> Result<u64, Fault> {
         let mut returned = 0u64;
         for slot in 1..=block.slots.count() {
             let row = self.row(slot);
@@ -128,7 +157,7 @@ impl Holdings {
             }
             let mut guard = block.lock(me, deadline)?.guard();
             if guard.get(row)? == generation && block.slots.is_dead(owner) {
-                let units = self.empty_row(&mut guard, slot)?;
+                let units = empty(&mut guard, slot)?;
                 let mut change = guard.begin();
                 change.set(row, 0)?;
                 change.commit();
@@ -150,7 +179,7 @@ impl Holdings {
                 self.repair(guard, word, 0)?;
             }
         }
-        for limit in 0..self.limits {
+        for limit in self.permit_limits() {
             let mine = guard.get(self.row(me.slot) + 1 + limit)?;
             self.repair(guard, self.total(limit), mine)?;
         }

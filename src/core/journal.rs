@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::block::{Block, Fault, Guard};
 use super::env::Env;
+use super::owner::Participant;
 
 /// Changes that become visible together. Dropped without [`commit`](Self::commit), it undoes them.
 #[must_use]
@@ -39,6 +40,11 @@ impl<'a, E: Env> Guard<'a, E> {
 }
 
 impl<E: Env> Transaction<'_, '_, E> {
+    /// Who makes the changes.
+    pub fn holder(&self) -> Participant {
+        self.guard.holder()
+    }
+
     /// Value of word `index`, with the changes made so far.
     pub fn get(&self, index: usize) -> Result<u64, Fault> {
         self.guard.get(index)

@@ -22,7 +22,7 @@ use super::owner::Participant;
 /// Word with the number of permits.
 pub const CAPACITY: usize = 0;
 /// Where a semaphore keeps who holds what.
-pub const HOLDINGS: Holdings = Holdings { totals: 1, stride: 1, rows: 2, limits: 1 };
+pub const HOLDINGS: Holdings = Holdings { totals: 1, stride: 1, rows: 2, limits: 1, permits: 1 };
 
 /// Answer to a wish for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,9 @@
 
 use bytemuck::{Pod, Zeroable};
 
+use super::definition::DefinitionHead;
 use super::{FORMAT_VERSION, Field, Fnv, LAYOUT_HASH, LINE_PAIR, block, fields, slots, state, waiters};
+use crate::clock::Clock;
 use crate::error::Malformed;
 
 /// First eight bytes of every segment.
@@ -22,9 +24,6 @@ pub(crate) const MAX_REGIONS: u32 = 24;
 /// Longest label of a region, in bytes.
 pub(crate) const LABEL_BYTES: usize = 32;
 
-/// The clock that instants in the segment are of: CLOCK_MONOTONIC. The only one so far.
-pub(crate) const CLOCK_MONOTONIC: u32 = 0;
-
 /// What a region holds. Numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -35,12 +34,15 @@ pub(crate) enum RegionKind {
     Mutex = 4,
     Semaphore = 5,
     Words = 6,
+    Definition = 7,
 }
 
 impl RegionKind {
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         use RegionKind::*;
-        [Slots, State, Waiters, Mutex, Semaphore, Words].into_iter().find(|kind| *kind as u32 == number)
+        [Slots, State, Waiters, Mutex, Semaphore, Words, Definition]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
     }
 
     /// A block starts with lock, version and journal.
@@ -120,6 +122,9 @@ pub(crate) struct Checked {
     pub(crate) header: Header,
     pub(crate) slots: RegionEntry,
     pub(crate) state: RegionEntry,
+    pub(crate) clock: Clock,
+    /// What the set was declared as; a segment without limits has none.
+    pub(crate) definition: Option<RegionEntry>,
     /// Mutexes, semaphores and word regions, in directory order.
     pub(crate) labelled: Vec<(RegionKind, RegionEntry)>,
 }
@@ -197,9 +202,7 @@ impl Header {
             ("waiters", self.waiters, 0, waiters::MAX_WAITERS),
             ("cells", self.cells, 0, state::MAX_CELLS),
         ];
-        if self.clock != CLOCK_MONOTONIC {
-            return Err(Malformed::Clock { found: self.clock, expected: CLOCK_MONOTONIC });
-        }
+        let clock = Clock::from_number(self.clock).ok_or(Malformed::Clock { found: self.clock })?;
         for (what, found, least, most) in counts {
             if !(least..=most).contains(&found) {
                 return Err(Malformed::Count { what, found, least, most });
@@ -214,7 +217,8 @@ impl Header {
             });
         };
         let mut end = u64::from(HEADER_BYTES);
-        let (mut slots, mut state, mut waiters, mut labelled) = (None, None, None, Vec::new());
+        let (mut slots, mut state, mut waiters, mut definition) = (None, None, None, None);
+        let mut labelled = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             let bad = |what: &'static str| Malformed::Region { index, kind: entry.kind, what };
             // Regions stand in order without overlap, so one pass proves them disjoint.
@@ -239,6 +243,7 @@ impl Header {
                 RegionKind::Semaphore => (block::region_bytes(entry), block::semaphore_words(self.slots)),
                 RegionKind::Mutex => (block::region_bytes(entry), entry.words),
                 RegionKind::Words => (u64::from(entry.words) * 8, entry.words),
+                RegionKind::Definition => (size_of::<DefinitionHead>() as u64, 0),
             };
             if entry.length < needed {
                 return Err(bad("is too small for what it holds"));
@@ -253,6 +258,7 @@ impl Header {
                 RegionKind::Slots => &mut slots,
                 RegionKind::State => &mut state,
                 RegionKind::Waiters => &mut waiters,
+                RegionKind::Definition => &mut definition,
                 _ => {
                     labelled.push((kind, *entry));
                     continue;
@@ -263,7 +269,9 @@ impl Header {
             }
         }
         match (slots, state, waiters) {
-            (Some(slots), Some(state), Some(_)) => Ok(Checked { header: self, slots, state, labelled }),
+            (Some(slots), Some(state), Some(_)) => {
+                Ok(Checked { header: self, slots, state, clock, definition, labelled })
+            }
             _ => Err(Malformed::RegionMissing),
         }
     }

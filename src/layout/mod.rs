@@ -10,10 +10,12 @@
 //! slots      one line pair per participant: generation, pid …   (written by the slot's holder)
 //! state      a block: lock, version, journal, then the set's words (written under its lock)
 //! waiters    doorbells and wishes of blocked acquirers
+//! definition what the set was declared as                       (never written after creation)
 //! mutex, semaphore, words    regions of `limitset::sync` and of the user
 //! ```
 
 pub(crate) mod block;
+pub(crate) mod definition;
 pub(crate) mod header;
 pub(crate) mod plan;
 pub(crate) mod slots;
@@ -23,7 +25,7 @@ mod tests;
 pub(crate) mod waiters;
 
 /// Raised whenever the meaning or place of any byte changes.
-pub(crate) const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
 
 /// Distance kept between words that different processes write without a lock: two 64-byte lines, because
 /// x86 fetches lines in pairs.
@@ -54,6 +56,8 @@ pub(crate) const STRUCTS: &[(&str, usize, &[Field])] = &[
     ("LimitWords", size_of::<state::LimitWords>(), state::LimitWords::FIELDS),
     ("LimitRule", size_of::<state::LimitRule>(), state::LimitRule::FIELDS),
     ("WaiterLink", size_of::<state::WaiterLink>(), state::WaiterLink::FIELDS),
+    ("DefinitionHead", size_of::<definition::DefinitionHead>(), definition::DefinitionHead::FIELDS),
+    ("LimitDefinition", size_of::<definition::LimitDefinition>(), definition::LimitDefinition::FIELDS),
     ("WaiterHead", size_of::<waiters::WaiterHead>(), waiters::WaiterHead::FIELDS),
 ];
 

@@ -5,17 +5,25 @@ use bytemuck::Zeroable;
 use super::header::{
     BYTE_ORDER, HEADER_BYTES, Header, LABEL_BYTES, MAGIC, MAX_REGIONS, RegionEntry, RegionKind,
 };
-use super::state::StateMap;
+use super::state::{RuleWord, StateMap};
 use super::{FORMAT_VERSION, LAYOUT_HASH, LINE_PAIR, block, slots, state, waiters};
+use crate::clock::Clock;
 use crate::error::BadOption;
+use crate::limit::Definition;
+
+/// Regions every set has: state, slots, waiters, definition.
+const FIXED_REGIONS: usize = 4;
 
 /// What a segment shall have room for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) slots: u32,
     pub(crate) limits: u32,
     pub(crate) cells: u32,
     pub(crate) waiters: u32,
+    pub(crate) clock: Clock,
+    /// What the set is declared as; `limits` and `cells` follow from it.
+    pub(crate) definition: Option<Definition>,
     pub(crate) labelled: Vec<Labelled>,
 }
 
@@ -34,7 +42,6 @@ pub(crate) struct Origin {
     pub(crate) unix_nanos: u64,
     pub(crate) pid: u32,
     pub(crate) uid: u32,
-    pub(crate) clock: u32,
     pub(crate) clock_now: u64,
     pub(crate) boot_id: [u64; 2],
     pub(crate) time_namespace: u64,
@@ -77,7 +84,7 @@ impl Shape {
                 return Err(BadOption::Count { what, found, least, most });
             }
         }
-        let most = MAX_REGIONS as usize - 3;
+        let most = MAX_REGIONS as usize - FIXED_REGIONS;
         if self.labelled.len() > most {
             return Err(BadOption::TooManyRegions { found: self.labelled.len(), most });
         }
@@ -114,7 +121,7 @@ impl Shape {
             created_unix_nanos: origin.unix_nanos,
             creator_pid: origin.pid,
             creator_uid: origin.uid,
-            clock: origin.clock,
+            clock: self.clock.number(),
             slots: self.slots,
             limits: self.limits,
             waiters: self.waiters,
@@ -123,10 +130,12 @@ impl Shape {
         };
         let mut pieces = Vec::new();
         let mut end = u64::from(HEADER_BYTES);
-        let fixed = [RegionKind::State, RegionKind::Slots, RegionKind::Waiters].map(|kind| (kind, "", 0));
+        let definition = self.definition.as_ref().map(Definition::encode);
+        let fixed = [RegionKind::State, RegionKind::Slots, RegionKind::Waiters].into_iter();
+        let fixed =
+            fixed.chain(definition.as_ref().map(|_| RegionKind::Definition)).map(|kind| (kind, "", 0));
         let labelled = self.labelled.iter().map(|region| (region.kind, region.label.as_str(), region.size));
-        for (entry, (kind, label, size)) in header.directory.iter_mut().zip(fixed.into_iter().chain(labelled))
-        {
+        for (entry, (kind, label, size)) in header.directory.iter_mut().zip(fixed.chain(labelled)) {
             let words = match kind {
                 RegionKind::State => self.state_map().words(),
                 RegionKind::Semaphore => block::semaphore_words(self.slots),
@@ -147,11 +156,15 @@ impl Shape {
                 RegionKind::Slots => slots::region_bytes(self.slots),
                 RegionKind::Waiters => waiters::region_bytes(self.waiters, self.limits),
                 RegionKind::Words => u64::from(words) * 8,
+                RegionKind::Definition => definition.as_ref().map_or(0, |bytes| bytes.len() as u64),
                 _ => block::region_bytes(entry),
             }
             .next_multiple_of(u64::from(LINE_PAIR));
             let first_word =
                 end + block::HEAD_BYTES + u64::from(entry.journal_entries) * block::JOURNAL_ENTRY_BYTES;
+            if let (RegionKind::Definition, Some(bytes)) = (kind, &definition) {
+                pieces.push((end, bytes.clone()));
+            }
             let start = match kind {
                 RegionKind::State => self.first_state(origin),
                 RegionKind::Semaphore => vec![(0, size)],
@@ -176,13 +189,34 @@ impl Shape {
         StateMap { limits: self.limits, cells: self.cells, slots: self.slots, waiters: self.waiters }
     }
 
+    /// Words of the state block that are not zero.
     fn first_state(&self, origin: &Origin) -> Vec<(usize, u64)> {
+        let map = self.state_map();
         let [boot_a, boot_b] = origin.boot_id;
-        vec![
-            (StateMap::LAST_NOW, origin.clock_now),
+        // By a clock that the program moves, time begins with the Unix epoch.
+        let (now, unix) = match self.clock {
+            Clock::Manual => (0, 0),
+            _ => (origin.clock_now, origin.unix_nanos),
+        };
+        let wall_offset = unix.saturating_sub(now);
+        let mut words = vec![
+            (StateMap::LAST_NOW, now),
             (StateMap::BOOT_ID, boot_a),
             (StateMap::BOOT_ID + 1, boot_b),
             (StateMap::TIME_NAMESPACE, origin.time_namespace),
-        ]
+            (StateMap::WALL_OFFSET, wall_offset),
+        ];
+        let mut cell = map.first_cell();
+        for (index, limit) in self.definition.iter().flat_map(|it| &it.limits).enumerate() {
+            words.push((map.rule(index, RuleWord::Capacity), limit.capacity()));
+            let Some(rule) = limit.rule(wall_offset) else { continue };
+            words.push((map.rule(index, RuleWord::WindowNanos), rule.window_nanos()));
+            words.push((map.rule(index, RuleWord::Burst), rule.burst()));
+            for (word, value) in rule.start(now).iter() {
+                words.push((map.state_word(index, cell, word), value));
+            }
+            cell += rule.cells() as usize;
+        }
+        words
     }
 }

@@ -8,6 +8,7 @@
 //! another time namespace the offset alone changes, so set time goes on where it stopped.
 
 use super::{Field, fields};
+use crate::math::Word;
 
 /// Most limits of one set: requests carry a 64-bit mask of limits.
 pub(crate) const MAX_LIMITS: u32 = 64;
@@ -35,7 +36,19 @@ pub(crate) struct SetWords {
     /// Boot and time namespace that `clock_offset` belongs to.
     pub(crate) boot_id: [u64; 2],
     pub(crate) time_namespace: u64,
-    pub(crate) reserved: u64,
+    /// Unix time minus set time: fixed windows are aligned by it.
+    pub(crate) wall_offset: u64,
+    /// What the clock reads, where the program itself moves it.
+    pub(crate) manual_now: u64,
+    /// Waiter entries that were ever used; those behind them are on no list.
+    pub(crate) used_waiters: u64,
+    /// Statistics from here on, not journalled.
+    pub(crate) sweeps: u64,
+    pub(crate) reaped_participants: u64,
+    pub(crate) reaped_units: u64,
+    /// Acquisitions that were let through because the set could not be asked.
+    pub(crate) unenforced: u64,
+    pub(crate) reserved: [u64; 2],
 }
 
 /// What changes in one limit. Which word means what is the algorithm's business.
@@ -49,6 +62,14 @@ pub(crate) struct LimitWords {
     pub(crate) remainder: u64,
     /// Net units consumed since creation, independent of refill.
     pub(crate) consumed: u64,
+    /// How many acquisitions took from it.
+    pub(crate) granted: u64,
+    /// How many were refused because of it. Not journalled.
+    pub(crate) denied: u64,
+    /// Units given back.
+    pub(crate) refunded: u64,
+    /// Acquisitions that ended without the report they owed.
+    pub(crate) unreported: u64,
 }
 
 /// Current numbers of one limit; changed by reconfiguring only.
@@ -59,6 +80,11 @@ pub(crate) struct LimitRule {
     pub(crate) burst: u64,
     /// How often this limit was reconfigured.
     pub(crate) revision: u64,
+    /// Units that ever joined the queue.
+    pub(crate) enqueued: u64,
+    /// Units that left it again, granted or not.
+    pub(crate) dequeued: u64,
+    pub(crate) reserved: [u64; 2],
 }
 
 /// Place of one waiter in the queue; its wish and doorbell are in the waiters region.
@@ -87,25 +113,34 @@ impl SetWords {
         free_waiters,
         boot_id,
         time_namespace,
+        wall_offset,
+        manual_now,
+        used_waiters,
+        sweeps,
+        reaped_participants,
+        reaped_units,
+        unenforced,
         reserved,
     });
 }
 
 impl LimitWords {
-    pub(crate) const FIELDS: &[Field] = fields!(LimitWords { level, at, remainder, consumed });
+    pub(crate) const FIELDS: &[Field] =
+        fields!(LimitWords { level, at, remainder, consumed, granted, denied, refunded, unreported });
 }
 
 impl LimitRule {
-    pub(crate) const FIELDS: &[Field] = fields!(LimitRule { capacity, window_nanos, burst, revision });
+    pub(crate) const FIELDS: &[Field] =
+        fields!(LimitRule { capacity, window_nanos, burst, revision, enqueued, dequeued, reserved });
 }
 
 impl WaiterLink {
     pub(crate) const FIELDS: &[Field] = fields!(WaiterLink { state, generation, ticket, next });
 }
 
-const SET_WORDS: u32 = 16;
-const LIMIT_WORDS: u32 = 4;
-const RULE_WORDS: u32 = 4;
+const SET_WORDS: u32 = 24;
+const LIMIT_WORDS: u32 = 8;
+const RULE_WORDS: u32 = 8;
 const LINK_WORDS: u32 = 4;
 
 const _: () = {
@@ -113,15 +148,15 @@ const _: () = {
     assert!(size_of::<LimitWords>() == 8 * LIMIT_WORDS as usize);
     assert!(size_of::<LimitRule>() == 8 * RULE_WORDS as usize);
     assert!(size_of::<WaiterLink>() == 8 * LINK_WORDS as usize);
-    // One acquire of 64 limits fits the journal, whatever the algorithms.
-    assert!(journal_entries(MAX_LIMITS) == 64 * 5 + 16);
+    // Any operation on 64 limits fits the journal, whatever the algorithms.
+    assert!(journal_entries(MAX_LIMITS) == 64 * 10 + 24);
 };
 
-/// Entries of the state block's journal. Per limit and operation: at most three words of state (level and
-/// instant, or a window cell), `consumed`, and what the slot holds. Besides: eight words of the set and two
-/// queue links. A multiple of four, so that the words behind the journal start a line.
+/// Entries of the state block's journal. Per limit and operation: at most six words of state and four of its
+/// rule (reconfiguring), or three words of state, `consumed`, what the slot holds and what is queued (granting).
+/// Besides: words of the set and queue links. A multiple of four, so that the words behind it start a line.
 pub(crate) const fn journal_entries(limits: u32) -> u32 {
-    (limits * 5 + 16).next_multiple_of(4)
+    (limits * 10 + 24).next_multiple_of(4)
 }
 
 /// Finds words of the state block by meaning. Indices count 64-bit words from the start of the words.
@@ -133,11 +168,56 @@ pub(crate) struct StateMap {
     pub(crate) waiters: u32,
 }
 
+/// The index of a field of [`SetWords`].
+macro_rules! set_word {
+    ($($name:ident = $field:ident),+ $(,)?) => {
+        $(pub(crate) const $name: usize = std::mem::offset_of!(SetWords, $field) / 8;)+
+    };
+}
+
+/// A field of one limit's [`LimitWords`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LimitWord {
+    Level = 0,
+    At = 1,
+    Remainder = 2,
+    Consumed = 3,
+    Granted = 4,
+    Denied = 5,
+    Refunded = 6,
+    Unreported = 7,
+}
+
+/// A field of one limit's [`LimitRule`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RuleWord {
+    Capacity = 0,
+    WindowNanos = 1,
+    Burst = 2,
+    Revision = 3,
+    Enqueued = 4,
+    Dequeued = 5,
+}
+
+const _: () = {
+    assert!(LimitWord::Unreported as usize == std::mem::offset_of!(LimitWords, unreported) / 8);
+    assert!(RuleWord::Dequeued as usize == std::mem::offset_of!(LimitRule, dequeued) / 8);
+};
+
 impl StateMap {
-    pub(crate) const LAST_NOW: usize = std::mem::offset_of!(SetWords, last_now) / 8;
-    pub(crate) const CLOCK_OFFSET: usize = std::mem::offset_of!(SetWords, clock_offset) / 8;
-    pub(crate) const BOOT_ID: usize = std::mem::offset_of!(SetWords, boot_id) / 8;
-    pub(crate) const TIME_NAMESPACE: usize = std::mem::offset_of!(SetWords, time_namespace) / 8;
+    set_word! {
+        LAST_NOW = last_now,
+        CLOCK_OFFSET = clock_offset,
+        BOOT_ID = boot_id,
+        TIME_NAMESPACE = time_namespace,
+        NEXT_TICKET = next_ticket,
+        WALL_OFFSET = wall_offset,
+        MANUAL_NOW = manual_now,
+        SWEEPS = sweeps,
+        REAPED_PARTICIPANTS = reaped_participants,
+        REAPED_UNITS = reaped_units,
+        UNENFORCED = unenforced,
+    }
 
     /// First word of the first limit's [`LimitWords`].
     pub(crate) const fn limit_words(self) -> usize {
@@ -147,6 +227,34 @@ impl StateMap {
     /// Words from one limit to the next.
     pub(crate) const fn limit_stride(self) -> usize {
         LIMIT_WORDS as usize
+    }
+
+    /// A word of what changes in a limit.
+    pub(crate) const fn limit(self, limit: usize, word: LimitWord) -> usize {
+        SET_WORDS as usize + limit * LIMIT_WORDS as usize + word as usize
+    }
+
+    /// A word of the numbers of a limit.
+    pub(crate) const fn rule(self, limit: usize, word: RuleWord) -> usize {
+        SET_WORDS as usize
+            + self.limits as usize * LIMIT_WORDS as usize
+            + limit * RULE_WORDS as usize
+            + word as usize
+    }
+
+    /// The word of a limit's state that its algorithm means, its cells being from `first_cell` on.
+    pub(crate) const fn state_word(self, limit: usize, first_cell: usize, word: Word) -> usize {
+        match word {
+            Word::Level => self.limit(limit, LimitWord::Level),
+            Word::At => self.limit(limit, LimitWord::At),
+            Word::Remainder => self.limit(limit, LimitWord::Remainder),
+            Word::Cell(cell) => first_cell + cell as usize,
+        }
+    }
+
+    /// The first window cell of all.
+    pub(crate) const fn first_cell(self) -> usize {
+        SET_WORDS as usize + self.limits as usize * (LIMIT_WORDS + RULE_WORDS) as usize
     }
 
     /// First word of the rows that say what each slot holds: generation, then one word per limit.

@@ -6,15 +6,27 @@ use std::fmt::Write as _;
 use super::header::{HEADER_BYTES, Header, MAX_REGIONS, RegionKind};
 use super::plan::{Labelled, Origin, Plan, Shape};
 use super::*;
+use crate::clock::Clock;
 use crate::error::{BadOption, Malformed};
+use crate::limit::{Algorithm, CallLimit, Definition, RateLimit, ResourceLimit};
 
 fn shape() -> Shape {
     let region = |kind, label: &str, size| Labelled { kind, label: label.to_owned(), size };
+    let definition = Definition {
+        limits: vec![
+            CallLimit::per_minute(500).into(),
+            RateLimit::per_second("rows", 7).algorithm(Algorithm::SlidingWindow).resolution(2).into(),
+            ResourceLimit::new("connections", 8).into(),
+        ],
+        config: [("region".to_owned(), "eu".to_owned())].into(),
+    };
     Shape {
         slots: 3,
-        limits: 2,
-        cells: 4,
+        limits: 3,
+        cells: definition.cells(),
         waiters: 2,
+        clock: Clock::Monotonic,
+        definition: Some(definition),
         labelled: vec![
             region(RegionKind::Mutex, "jobs", 5),
             region(RegionKind::Semaphore, "db", 8),
@@ -29,7 +41,6 @@ fn plan(shape: &Shape) -> Plan {
         unix_nanos: 1_700_000_000_000_000_000,
         pid: 4321,
         uid: 1000,
-        clock: header::CLOCK_MONOTONIC,
         clock_now: 123_456_789,
         boot_id: [0x1111_2222_3333_4444, 0x5555_6666_7777_8888],
         time_namespace: 4_026_531_834,
@@ -61,7 +72,7 @@ fn dump(bytes: &[u8]) -> String {
 
 #[test]
 fn a_new_segment_has_exactly_the_golden_bytes() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/segment-v1.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/segment-v2.txt");
     let found = dump(&image(&plan(&shape())));
     if std::env::var_os("LIMITSET_BLESS").is_some() {
         std::fs::write(path, &found).unwrap();
@@ -121,7 +132,7 @@ fn fields_leave_no_gaps_that_are_not_named() {
 
 #[test]
 fn what_one_acquire_of_three_limits_writes_fits_in_eight_lines() {
-    let shape = Shape { slots: 256, limits: 3, cells: 0, waiters: 1024, labelled: Vec::new() };
+    let shape = Shape { slots: 256, limits: 3, cells: 0, waiters: 1024, ..Shape::default() };
     let checked = Header::check(&plan(&shape).pieces[0].1, plan(&shape).total_bytes).unwrap();
     let state = checked.state;
     let words = state.offset + block::HEAD_BYTES + u64::from(state.journal_entries) * 16;
@@ -189,9 +200,9 @@ fn lies_with_a_correct_checksum_are_refused_too() {
     assert!(matches!(forged(|h| h.directory[1].length = 8), M::Region { .. }));
     assert!(matches!(forged(|h| h.directory[0].words += 1), M::Region { .. }));
     assert!(matches!(forged(|h| h.directory[0].journal_entries = 1), M::Region { .. }));
-    assert!(matches!(forged(|h| h.directory[3].words = u32::MAX), M::Region { .. }));
-    assert!(matches!(forged(|h| h.directory[4].kind = 1), M::Region { .. }));
-    assert!(matches!(forged(|h| h.directory[3].version = 2), M::Region { .. }));
+    assert!(matches!(forged(|h| h.directory[4].words = u32::MAX), M::Region { .. }));
+    assert!(matches!(forged(|h| h.directory[5].kind = 1), M::Region { .. }));
+    assert!(matches!(forged(|h| h.directory[3].version = 77), M::Region { .. }));
     assert!(matches!(forged(|h| h.slots = 4000), M::Region { .. }));
 }
 
@@ -200,8 +211,8 @@ fn a_region_of_a_kind_from_the_future_is_left_alone() {
     let plan = plan(&shape());
     let mut bytes = image(&plan);
     let mut header: Header = bytemuck::pod_read_unaligned(&bytes[..size_of::<Header>()]);
-    header.directory[5].kind = 77;
-    header.directory[5].version = 9;
+    header.directory[6].kind = 77;
+    header.directory[6].version = 9;
     header.checksum = header.computed_checksum();
     bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
     assert_eq!(Header::check(&bytes, plan.total_bytes).unwrap().labelled.len(), 2);
@@ -230,7 +241,7 @@ fn impossible_wishes_are_refused_before_anything_is_made() {
 
 #[test]
 fn the_largest_possible_segment_can_be_planned() {
-    let shape = Shape { slots: 4095, limits: 64, cells: 1 << 16, waiters: 1 << 16, labelled: Vec::new() };
+    let shape = Shape { slots: 4095, limits: 64, cells: 1 << 16, waiters: 1 << 16, ..Shape::default() };
     let plan = plan(&shape);
     assert!(Header::check(&plan.pieces[0].1, plan.total_bytes).is_ok());
 }

@@ -71,6 +71,10 @@ impl Method for FixedWindow {
         left(rule.capacity, Counter::read(rule, state, now).used)
     }
 
+    fn decided_until(rule: &Rule, state: &impl State) -> u64 {
+        beginning(rule, state.word(Word::At).into())
+    }
+
     fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes {
         let counter = Counter::read(rule, state, now);
         // The instant in question is in the counter's window, be the clock behind it or not.

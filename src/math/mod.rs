@@ -131,6 +131,11 @@ macro_rules! algorithms {
                 match self.algorithm { $(Algorithm::$name => <$method>::available(self, state, now)),+ }
             }
 
+            /// The latest instant of set time that was decided about.
+            pub(crate) fn decided_until(&self, state: &impl State) -> u64 {
+                match self.algorithm { $(Algorithm::$name => <$method>::decided_until(self, state)),+ }
+            }
+
             /// Goes over from this rule to other numbers of the same algorithm and resolution.
             pub(crate) fn reconfigure(&self, new: &Rule, state: &impl State, now: u64) -> Changes {
                 match self.algorithm {

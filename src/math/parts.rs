@@ -228,6 +228,11 @@ pub(crate) trait Method {
     /// What would be admitted now; negative is debt.
     fn available(rule: &Rule, state: &impl State, now: u64) -> i64;
 
+    /// The latest instant of set time that was decided about.
+    fn decided_until(_rule: &Rule, state: &impl State) -> u64 {
+        state.word(Word::At)
+    }
+
     /// Goes over to other numbers. Clamps what is available to them, never what is owed.
     fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes;
 }

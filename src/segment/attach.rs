@@ -16,6 +16,7 @@ use super::view::View;
 use super::{Inner, Observer, Segment, SegmentOptions, attach_io};
 use crate::error::{AttachError, Malformed};
 use crate::layout::header::{Checked, HEADER_BYTES, Header};
+use crate::limit::Definition;
 use crate::sys::liveness::Descriptors;
 use crate::sys::map::Map;
 use crate::sys::{file, fork};
@@ -83,7 +84,8 @@ pub(super) fn adopt(options: &SegmentOptions, file: File, source: Source) -> Res
 /// Makes a segment of private memory.
 pub(super) fn private(options: &SegmentOptions, map: Map, checked: Checked) -> Result<Segment, AttachError> {
     prepare_forks(&Source::Private.path())?;
-    enrolled(options, View { map, checked, machine: options.machine(), source: Source::Private })
+    let definition = options.shape.definition.clone().map(Arc::new);
+    enrolled(options, View { map, checked, machine: options.machine(), source: Source::Private, definition })
 }
 
 fn enrolled(options: &SegmentOptions, view: View) -> Result<Segment, AttachError> {
@@ -100,6 +102,8 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
     let read = read_at(&file, &mut start, 0).map_err(|error| attach_io("read", &path, error))?;
     let malformed = |what| AttachError::Malformed { path: path.clone(), what };
     let checked = Header::check(start.get(..read).unwrap_or_default(), bytes).map_err(malformed)?;
+    let definition = definition(&file, &checked).map_err(|error| attach_io("read", &path, error))?;
+    let definition = definition.map_err(malformed)?;
     let size =
         usize::try_from(bytes).map_err(|_| malformed(Malformed::Size { found: bytes, expected: 0 }))?;
     let map = if write { Map::shared(&file, size) } else { Map::read_only(&file, size) };
@@ -111,7 +115,23 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
     let descriptors = Descriptors::new(file, name, map.range(), write);
     let descriptors = descriptors.map_err(|error| attach_io("look at", &path, error))?;
     let machine = crate::sys::machine::Machine { descriptors: Some(descriptors), ..options.machine() };
-    Ok(View { map, checked, machine, source })
+    Ok(View { map, checked, machine, source, definition })
+}
+
+/// Reads what the set was declared as, and compares it with what the header says.
+fn definition(file: &File, checked: &Checked) -> io::Result<Result<Option<Arc<Definition>>, Malformed>> {
+    let Some(region) = &checked.definition else { return Ok(Ok(None)) };
+    // No larger than the file, whose size the header was checked against.
+    let mut bytes = vec![0; usize::try_from(region.length).unwrap_or(0)];
+    let read = read_at(file, &mut bytes, region.offset)?;
+    let found = Definition::decode(bytes.get(..read).unwrap_or_default()).and_then(|it| {
+        let (limits, cells) = (it.limits.len() as u64, it.cells());
+        if limits != u64::from(checked.header.limits) || cells != checked.header.cells {
+            return Err("does not fit the header");
+        }
+        Ok(Some(Arc::new(it)))
+    });
+    Ok(found.map_err(|what| Malformed::Definition { what }))
 }
 
 pub(super) fn prepare_forks(path: &Path) -> Result<(), AttachError> {

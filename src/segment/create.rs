@@ -14,7 +14,7 @@ use super::attach::{self, Source};
 use super::name::Place;
 use super::{Segment, SegmentOptions, attach_io};
 use crate::error::{BadOption, CreateError};
-use crate::layout::header::{CLOCK_MONOTONIC, Header};
+use crate::layout::header::Header;
 use crate::layout::plan::{Origin, Plan};
 use crate::sys::map::Map;
 use crate::sys::{clock, file};
@@ -27,11 +27,19 @@ pub(super) fn create(options: &SegmentOptions, name: &OsStr) -> Result<Segment, 
     make(options, &place)?;
     let segment = attach::attach(options, name)?;
     // By now the name may be somebody else's segment.
+    segment.same_definition(&options.shape)?;
     segment.same_shape(&options.shape)?;
     Ok(segment)
 }
 
 pub(super) fn open(options: &SegmentOptions, name: &OsStr) -> Result<Segment, CreateError> {
+    let segment = attach_or_make(options, name)?;
+    segment.same_shape(&options.shape)?;
+    Ok(segment)
+}
+
+/// Whatever is there under the name, or a segment as described.
+pub(super) fn attach_or_make(options: &SegmentOptions, name: &OsStr) -> Result<Segment, CreateError> {
     let place = Place::of(name)?;
     options.check()?;
     let mut round = 0;
@@ -40,10 +48,7 @@ pub(super) fn open(options: &SegmentOptions, name: &OsStr) -> Result<Segment, Cr
         match attach::attach(options, name) {
             Err(crate::error::AttachError::NotFound { .. }) if round < OPEN_ROUNDS => {}
             Err(error) => return Err(error.into()),
-            Ok(segment) => {
-                segment.same_shape(&options.shape)?;
-                return Ok(segment);
-            }
+            Ok(segment) => return Ok(segment),
         }
         match make(options, &place) {
             Ok(()) | Err(CreateError::Exists { .. }) => {}
@@ -79,7 +84,6 @@ pub(super) fn plan(options: &SegmentOptions) -> Result<Plan, BadOption> {
         unix_nanos: clock::unix_nanos(),
         pid: std::process::id(),
         uid: nix::unistd::geteuid().as_raw(),
-        clock: CLOCK_MONOTONIC,
         clock_now: clock::monotonic(),
         boot_id: clock::boot_id(),
         time_namespace: clock::time_namespace(),

@@ -16,13 +16,15 @@ use std::time::Duration;
 use super::attach::Source;
 use super::view::View;
 use super::{Inner, attach_io};
-use crate::core::{Fault, Participant};
+use crate::clock::Clock;
+use crate::core::{Fault, Participant, Transaction};
+use crate::engine::Engine;
 use crate::error::AttachError;
-use crate::layout::header::RegionKind;
 use crate::layout::slots::SlotIdentity;
 use crate::layout::state::StateMap;
 use crate::sys::fork::ForkLock;
 use crate::sys::liveness::{Descriptors, Own};
+use crate::sys::machine::Machine;
 use crate::sys::ofd::Identity;
 use crate::sys::{clock, fork};
 
@@ -116,6 +118,10 @@ impl Inner {
     pub(super) fn remove(&self) -> Result<(), AttachError> {
         let _turn = self.enrolment.turn.lock();
         self.view.remove(self.enrolment.patience)
+    }
+
+    pub(crate) fn patience(&self) -> u64 {
+        clock::nanos(self.enrolment.patience)
     }
 
     /// When an operation on the segment as a whole gives up.
@@ -228,21 +234,36 @@ impl View {
 
     /// Returns what our predecessor in the slot held; if nobody else is there, what anybody held.
     fn clean_up(&self, me: Participant, alone: bool, deadline: u64) -> Result<(), Fault> {
-        for (region, holdings) in self.blocks_with_holdings() {
+        self.clean_up_set(me, alone, deadline)?;
+        for (region, holdings) in self.semaphores() {
             let Some(block) = self.try_block(&region) else { continue };
             if alone {
                 holdings.sweep(block, me, deadline)?;
             }
             let mut guard = block.lock(me, deadline)?.guard();
             holdings.adopt(&mut guard)?;
-            if alone && region.kind == RegionKind::Semaphore as u32 {
+            if alone {
                 holdings.clear_others(&mut guard)?;
             }
-            if alone && region.kind == RegionKind::State as u32 {
-                let mut change = guard.begin();
-                rebase(&mut change)?;
-                change.commit();
-            }
+        }
+        Ok(())
+    }
+
+    fn clean_up_set(&self, me: Participant, alone: bool, deadline: u64) -> Result<(), Fault> {
+        let Some(block) = self.try_block(&self.checked.state) else { return Ok(()) };
+        let table = self.table();
+        let engine = Engine::new(block, &table);
+        if alone {
+            engine.sweep(me, deadline)?;
+        }
+        let mut guard = block.lock(me, deadline)?.guard();
+        engine.adopt(&mut guard)?;
+        if alone {
+            engine.holdings().clear_others(&mut guard)?;
+            engine.mend(&mut guard)?;
+            let mut change = guard.begin();
+            rebase(&mut change, self.checked.clock)?;
+            change.commit();
         }
         Ok(())
     }
@@ -281,7 +302,7 @@ pub(super) fn leads_to(path: &Path, descriptors: &Descriptors) -> bool {
 
 /// After a reboot or in another time namespace the clock reads differently: set time goes on where it
 /// stopped, so that nobody gains and nothing expires early.
-fn rebase(change: &mut crate::core::Transaction<'_, '_, crate::sys::machine::Machine>) -> Result<(), Fault> {
+fn rebase(change: &mut Transaction<'_, '_, Machine>, kind: Clock) -> Result<(), Fault> {
     let [boot_a, boot_b] = clock::boot_id();
     let now_here = [
         (StateMap::BOOT_ID, boot_a),
@@ -297,9 +318,13 @@ fn rebase(change: &mut crate::core::Transaction<'_, '_, crate::sys::machine::Mac
             change.set(word, value)?;
         }
     }
-    if moved {
-        let offset = change.get(StateMap::LAST_NOW)?.wrapping_sub(clock::monotonic());
-        change.set(StateMap::CLOCK_OFFSET, offset)?;
+    // A clock that the program moves is in the segment, and has not changed.
+    if moved && kind != Clock::Manual {
+        let now = change.get(StateMap::LAST_NOW)?;
+        change.set(StateMap::CLOCK_OFFSET, now.wrapping_sub(clock::monotonic()))?;
+        // Windows follow the wall clock again, and never back: a window that was counted does not begin anew.
+        let wall_offset = clock::unix_nanos().saturating_sub(now).max(change.get(StateMap::WALL_OFFSET)?);
+        change.set(StateMap::WALL_OFFSET, wall_offset)?;
     }
     Ok(())
 }

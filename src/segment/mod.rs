@@ -21,7 +21,7 @@ mod name;
 mod observer;
 mod options;
 mod remove;
-mod view;
+pub(crate) mod view;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -158,9 +158,12 @@ impl Segment {
     /// versioning.
     #[doc(hidden)]
     pub fn state_block(&self) -> Result<(Block<'_, Machine>, crate::core::Holdings), AttachError> {
-        let holdings = self.inner.view.blocks_with_holdings().next();
-        let (region, holdings) = holdings.ok_or(AttachError::NotShared)?;
-        Ok((self.inner.view.block(&region)?, holdings))
+        Ok((self.inner.view.state()?, self.inner.view.table().holdings()))
+    }
+
+    /// How long an operation without a time of its own waits for a lock, in nanoseconds.
+    pub(crate) fn patience(&self) -> u64 {
+        self.inner.patience()
     }
 
     /// When an operation without a time of its own gives up on a lock.
@@ -172,8 +175,23 @@ impl Segment {
         &self.inner.view
     }
 
+    /// Whether an existing segment is declared as the set that this program describes.
+    pub(crate) fn same_definition(&self, wanted: &Shape) -> Result<(), AttachError> {
+        let (Some(wanted), Some(found)) = (&wanted.definition, &self.inner.view.definition) else {
+            return Ok(());
+        };
+        match found.difference(wanted) {
+            Some(it) => Err(AttachError::Differs {
+                path: self.inner.view.path(),
+                found: it.found,
+                expected: it.expected,
+            }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether an existing segment is what this program describes; the first difference is the error.
-    fn same_shape(&self, wanted: &Shape) -> Result<(), AttachError> {
+    pub(crate) fn same_shape(&self, wanted: &Shape) -> Result<(), AttachError> {
         let header = &self.inner.view.checked.header;
         let differs = |found: String, expected: String| {
             Err(AttachError::Differs { path: self.inner.view.path(), found, expected })
@@ -187,6 +205,15 @@ impl Segment {
             if found != expected {
                 return differs(format!("{found} {what}"), format!("{expected} {what}"));
             }
+        }
+        let (found, expected) = (self.inner.view.checked.clock, wanted.clock);
+        if found != expected {
+            return differs(format!("a {} clock", found.name()), format!("a {} clock", expected.name()));
+        }
+        let kind = |is_set| if is_set { "a set of limits" } else { "no set of limits" }.to_owned();
+        let is_set = self.inner.view.definition.is_some();
+        if is_set != wanted.definition.is_some() {
+            return differs(kind(is_set), kind(!is_set));
         }
         let labelled = &self.inner.view.checked.labelled;
         for region in &wanted.labelled {

@@ -106,6 +106,10 @@ pub struct LockStatistics {
 }
 
 impl Observer {
+    pub(crate) fn view(&self) -> &View {
+        &self.view
+    }
+
     /// What the segment says about itself.
     pub fn info(&self) -> SegmentInfo {
         self.view.info()

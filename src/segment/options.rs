@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use super::{Observer, Segment, attach, create};
+use crate::clock::Clock;
 use crate::error::{AttachError, BadOption, CreateError};
 use crate::layout::header::RegionKind;
 use crate::layout::plan::{Labelled, Shape};
@@ -34,6 +35,8 @@ impl Default for SegmentOptions {
                 limits: 0,
                 cells: 0,
                 waiters: waiters::DEFAULT_WAITERS,
+                clock: Clock::Monotonic,
+                definition: None,
                 labelled: Vec::new(),
             },
             mode: 0o600,
@@ -59,7 +62,9 @@ impl SegmentOptions {
         self
     }
 
-    /// How many limits there is room for: at most 64, none unless set.
+    /// Room for limits without a definition of them. For model checks and crash tests; not covered by semantic
+    /// versioning.
+    #[doc(hidden)]
     pub fn limits(mut self, limits: u32) -> Self {
         self.shape.limits = limits;
         self
@@ -167,6 +172,11 @@ impl SegmentOptions {
     /// answers [`AttachError::NotShared`].
     pub fn private(&self) -> Result<Segment, CreateError> {
         create::private(self)
+    }
+
+    /// As [`open`](Self::open), but whatever is there under the name will do.
+    pub(crate) fn attach_or_make(&self, name: &OsStr) -> Result<Segment, CreateError> {
+        create::attach_or_make(self, name)
     }
 
     pub(crate) fn check(&self) -> Result<(), BadOption> {

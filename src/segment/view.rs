@@ -5,15 +5,18 @@
 
 use std::mem::offset_of;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use super::attach::Source;
 use crate::core::{Block, Fault, Holdings, Slots};
+use crate::engine::Table;
 use crate::error::{AttachError, Damage, SyncError};
 use crate::layout::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
 use crate::layout::header::{Checked, RegionEntry, RegionKind};
 use crate::layout::slots::{SLOT_WORDS, SlotIdentity};
 use crate::layout::state::StateMap;
+use crate::limit::Definition;
 use crate::sys::machine::Machine;
 use crate::sys::map::Map;
 
@@ -23,6 +26,8 @@ pub(crate) struct View {
     pub(crate) checked: Checked,
     pub(crate) machine: Machine,
     pub(crate) source: Source,
+    /// What the set was declared as, read once when attaching.
+    pub(crate) definition: Option<Arc<Definition>>,
 }
 
 impl View {
@@ -99,18 +104,19 @@ impl View {
         }
     }
 
-    /// Every block that keeps who holds what.
-    pub(crate) fn blocks_with_holdings(&self) -> impl Iterator<Item = (RegionEntry, Holdings)> {
-        let map = self.state_map();
-        let state = Holdings {
-            totals: map.limit_words(),
-            stride: map.limit_stride(),
-            rows: map.holding_rows(),
-            limits: map.limits as usize,
-        };
+    /// Every semaphore, and where it keeps who holds what.
+    pub(crate) fn semaphores(&self) -> impl Iterator<Item = (RegionEntry, Holdings)> {
         let semaphores = self.checked.labelled.iter().filter(|(kind, _)| *kind == RegionKind::Semaphore);
-        std::iter::once((self.checked.state, state))
-            .chain(semaphores.map(|(_, entry)| (*entry, crate::core::semaphore::HOLDINGS)))
+        semaphores.map(|(_, entry)| (*entry, crate::core::semaphore::HOLDINGS))
+    }
+
+    /// What the set's limits are; without a definition, so many permits.
+    pub(crate) fn table(&self) -> Table {
+        let (map, clock) = (self.state_map(), self.checked.clock);
+        match &self.definition {
+            Some(definition) => Table::new(definition, map, clock),
+            None => Table::of_permits(map),
+        }
     }
 
     /// Every block.
@@ -146,7 +152,7 @@ impl View {
         }
     }
 
-    fn pid_of(&self, slot: u32) -> u64 {
+    pub(crate) fn pid_of(&self, slot: u32) -> u64 {
         if slot == 0 {
             return 0;
         }
@@ -155,7 +161,7 @@ impl View {
     }
 }
 
-fn damage(fault: Fault) -> Damage {
+pub(crate) fn damage(fault: Fault) -> Damage {
     match fault {
         Fault::DamagedJournal { found, most } => Damage::Journal { found, most },
         Fault::OutOfRange { index, words } => Damage::OutOfRange { index, words },
@@ -168,6 +174,8 @@ pub(crate) fn name_of(kind: RegionKind) -> &'static str {
         RegionKind::Mutex => "mutex",
         RegionKind::Semaphore => "semaphore",
         RegionKind::Words => "region of words",
-        RegionKind::Slots | RegionKind::State | RegionKind::Waiters => "part of the set",
+        RegionKind::Slots | RegionKind::State | RegionKind::Waiters | RegionKind::Definition => {
+            "part of the set"
+        }
     }
 }

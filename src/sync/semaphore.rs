@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use crate::background::{self, DROP_PATIENCE};
 use crate::core::{NEVER, Semaphore, Take};
 use crate::error::SyncError;
 use crate::layout::header::RegionEntry;
 use crate::segment::{LockStatistics, Segment, SemaphoreState};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
-
-/// How long dropping a permit waits for the lock before a thread of its own does so instead.
-const DROP_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A semaphore in a segment: several permits can be taken at once, and what a process holds returns when it
 /// dies, whatever kills it.
@@ -168,8 +166,7 @@ impl Permit {
             // Somebody was stopped while holding the lock: a thread waits in our place. If even that cannot
             // be, the permits return when this process ends.
             let semaphore = self.semaphore.clone();
-            let wait = move || drop(semaphore.give(permits, NEVER));
-            let _ = std::thread::Builder::new().name("limitset-return".to_owned()).spawn(wait);
+            background::run(move || drop(semaphore.give(permits, NEVER)));
         }
         given
     }

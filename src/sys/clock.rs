@@ -8,9 +8,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// CLOCK_MONOTONIC in nanoseconds.
 pub(crate) fn monotonic() -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_MONOTONIC_COARSE in nanoseconds: the same clock as of the last tick.
+pub(crate) fn coarse() -> u64 {
+    read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a live timespec that the call fills in; this clock exists on every Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: `now` is a live timespec that the call fills in; both clocks exist on every Linux.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(now.tv_nsec.cast_unsigned())
 }
 

@@ -1,0 +1,300 @@
+//! After the grant: report use, release, cancel.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use smallvec::SmallVec;
+
+use crate::answer::{AcquireError, RunError, Statuses, Trouble, Unavailable, UsageError};
+use crate::background::{self, DROP_PATIENCE};
+use crate::engine::{Charge, Wants};
+use crate::limit::MAX_CAPACITY;
+use crate::request::Request;
+use crate::set::LimitSet;
+use crate::sys::{clock, fork};
+
+/// What was acquired: permits that are held, and charges on rates.
+///
+/// Dropping it releases the permits. In a forked child it is inert: it belongs to the parent.
+///
+/// ```
+/// use limitset::{LimitSet, RateLimit, ResourceLimit};
+///
+/// let limits = LimitSet::builder()
+///     .limit(RateLimit::per_minute("tokens", 1_000))
+///     .limit(ResourceLimit::new("connections", 2))
+///     .in_memory()?;
+///
+/// let mut held = limits.try_acquire([("tokens", 300)])?;
+/// assert_eq!(held.update("tokens", 100)?, 200); // given back
+/// assert_eq!(held.settle("tokens", 450)?, 0);   // 350 more, into debt if need be
+/// held.release()?;
+///
+/// let stats = limits.stats()?;
+/// assert_eq!(stats.limit("tokens").unwrap().consumed, 450);
+/// assert_eq!(stats.limit("connections").unwrap().in_use, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it releases what was acquired"]
+pub struct Acquisition {
+    set: LimitSet,
+    charges: SmallVec<[Charge; 4]>,
+    ticket: u64,
+    /// The process that it belongs to.
+    epoch: u64,
+    is_enforced: bool,
+}
+
+impl Acquisition {
+    pub(crate) fn new(set: LimitSet, wants: &Wants, ticket: u64) -> Self {
+        let table = &set.keys().table;
+        let charges = wants.iter().map(|(limit, amount)| Charge {
+            limit,
+            requested: amount,
+            charged: amount,
+            owes_report: amount > 0 && table.must_report(limit),
+        });
+        let charges = charges.collect();
+        Self { set, charges, ticket, epoch: fork::epoch(), is_enforced: true }
+    }
+
+    pub(crate) fn not_enforced(set: LimitSet) -> Self {
+        Self { set, charges: SmallVec::new(), ticket: 0, epoch: fork::epoch(), is_enforced: false }
+    }
+
+    /// The set it was acquired from.
+    pub fn set(&self) -> &LimitSet {
+        &self.set
+    }
+
+    /// The config map of the set.
+    pub fn config(&self) -> &BTreeMap<String, String> {
+        self.set.config()
+    }
+
+    /// Whether the limits were asked. False only by [`OnUnavailable::Allow`](crate::OnUnavailable::Allow), when they
+    /// could not be; then nothing is charged and nothing can be reported.
+    pub fn enforced(&self) -> bool {
+        self.is_enforced
+    }
+
+    /// Its number in the order of arrival.
+    pub fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    /// How much of a limit is charged or held now; none if it was left alone.
+    pub fn charged(&self, key: &str) -> Option<u64> {
+        let limit = self.set.keys().find(key).ok()?;
+        self.charges.iter().find(|charge| charge.limit == limit).map(|charge| charge.charged)
+    }
+
+    /// Reports that `used` of what was requested was used. What was not is given back, if the limit's algorithm can
+    /// take it; of permits, the rest is given back early. Gives how much that was. Reporting again corrects the
+    /// report.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::AboveRequested`] if more was used than requested; nothing is changed then.
+    pub fn update(&mut self, key: &str, used: u64) -> Result<u64, UsageError> {
+        if !self.is_enforced {
+            return Ok(0);
+        }
+        let (place, charge) = self.find(key)?;
+        if used > charge.requested {
+            let (key, requested) = (key.to_owned(), charge.requested);
+            return Err(UsageError::AboveRequested { key, used, requested });
+        }
+        self.recharge(place, used)
+    }
+
+    /// Charges `delta` more than so far, into debt if need be, or gives back that much if it is negative. Counts as
+    /// a report. Gives how much was given back.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::AboveCharged`] if more is to be given back than is charged, [`UsageError::Permits`] if permits
+    /// are asked for. Nothing is changed then.
+    pub fn adjust(&mut self, key: &str, delta: i64) -> Result<u64, UsageError> {
+        if !self.is_enforced {
+            return Ok(0);
+        }
+        let (place, charge) = self.find(key)?;
+        let Some(to) = charge.charged.checked_add_signed(delta) else {
+            let (key, asked) = (key.to_owned(), delta.unsigned_abs());
+            return Err(UsageError::AboveCharged { key, asked, charged: charge.charged });
+        };
+        self.recharge(place, to)
+    }
+
+    /// Reports what was used, be it less or more than requested: what is too much is given back, what is missing is
+    /// charged, into debt if need be. Gives how much was given back.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::Permits`] if more permits would be held than were acquired; nothing is changed then.
+    pub fn settle(&mut self, key: &str, actual: u64) -> Result<u64, UsageError> {
+        if !self.is_enforced {
+            return Ok(0);
+        }
+        let (place, _) = self.find(key)?;
+        self.recharge(place, actual)
+    }
+
+    /// Acquires more under the same acquisition, exactly what is named, all or none. Never waits: whoever holds
+    /// something and waits for more may wait for somebody who does the same.
+    ///
+    /// # Errors
+    ///
+    /// As [`LimitSet::try_acquire`]; what was acquired before is not touched.
+    pub fn acquire_more<'r>(&mut self, request: impl Into<Request<'r>>) -> Result<(), AcquireError> {
+        let wants = self.set.keys().named_only(&request.into())?;
+        if !self.is_enforced {
+            return Ok(());
+        }
+        if self.epoch != fork::epoch() {
+            return Err(AcquireError::NotShared);
+        }
+        let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit;
+        let owed: u64 = self.charges.iter().map(owing).sum();
+        self.set.take(&wants, !owed)?.map_err(Statuses::into_refusal)?;
+        for (limit, amount) in wants.iter() {
+            let owes_report = amount > 0 && self.set.keys().table.must_report(limit);
+            match self.charges.iter_mut().find(|charge| charge.limit == limit) {
+                Some(charge) => {
+                    charge.requested = charge.requested.saturating_add(amount);
+                    charge.charged = charge.charged.saturating_add(amount);
+                    charge.owes_report |= owes_report;
+                }
+                None => {
+                    self.charges.push(Charge { limit, requested: amount, charged: amount, owes_report });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the acquisition: permits return, charges stay.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::Unreported`] if the use of a rate that needs a report was not reported; it is released all the
+    /// same. [`UsageError::Unavailable`] if the lock stays busy; the permits return as soon as it is free.
+    pub fn release(mut self) -> Result<(), UsageError> {
+        let owing = self.charges.iter().filter(|charge| charge.owes_report);
+        let keys: Vec<_> = owing.map(|charge| self.set.keys().name(charge.limit).to_owned()).collect();
+        self.end(false, self.set.segment().patience())?;
+        if keys.is_empty() { Ok(()) } else { Err(UsageError::Unreported { keys }) }
+    }
+
+    /// Ends the acquisition as if it had not been: permits return, and charges too where the limit's algorithm can
+    /// take them back.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::Unavailable`] if the lock stays busy; everything returns as soon as it is free.
+    pub fn cancel(mut self) -> Result<(), UsageError> {
+        self.end(true, self.set.segment().patience())
+    }
+
+    pub(crate) fn run<T, E>(self, body: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, RunError<E>> {
+        let mut held = CancelOnDrop(Some(self));
+        let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
+        let value = body(acquisition).map_err(RunError::Body)?;
+        drop(held.0.take());
+        Ok(value)
+    }
+
+    /// The charge of a limit, and its place.
+    fn find(&self, key: &str) -> Result<(usize, Charge), UsageError> {
+        let limit = self.set.keys().find(key).ok();
+        let place = self.charges.iter().position(|charge| Some(charge.limit) == limit);
+        let found = place.and_then(|place| Some((place, *self.charges.get(place)?)));
+        found.ok_or_else(|| {
+            let names = self.charges.iter().map(|charge| self.set.keys().name(charge.limit));
+            let held = names.collect::<Vec<_>>().join(", ");
+            UsageError::NotRequested {
+                key: key.to_owned(),
+                held: if held.is_empty() { "nothing".into() } else { held },
+            }
+        })
+    }
+
+    /// Changes what is charged of one limit; gives how much was given back.
+    fn recharge(&mut self, place: usize, to: u64) -> Result<u64, UsageError> {
+        if self.epoch != fork::epoch() {
+            return Err(UsageError::Forked);
+        }
+        let Some(charge) = self.charges.get_mut(place) else { return Ok(0) };
+        let keys = self.set.keys();
+        let key = || keys.name(charge.limit).to_owned();
+        if to > charge.charged && keys.table.is_permit(charge.limit) {
+            return Err(UsageError::Permits { key: key(), more: to - charge.charged });
+        }
+        if to > MAX_CAPACITY {
+            return Err(UsageError::TooMuch { key: key(), amount: to, most: MAX_CAPACITY });
+        }
+        let changes_nothing = !charge.owes_report
+            && (to == charge.charged || to < charge.charged && !keys.table.refunds(charge.limit));
+        if changes_nothing {
+            return Ok(0);
+        }
+        let before = *charge;
+        let charged = self.set.locked(|engine, guard, now| engine.recharge(guard, &before, to, now))?;
+        charge.charged = charged;
+        charge.owes_report = false;
+        Ok(before.charged.saturating_sub(charged))
+    }
+
+    fn end(&mut self, cancel: bool, patience: u64) -> Result<(), UsageError> {
+        let charges = std::mem::take(&mut self.charges);
+        let table = &self.set.keys().table;
+        let needs_lock = charges.iter().any(|charge| {
+            charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit))
+        });
+        if !needs_lock {
+            return Ok(());
+        }
+        if self.epoch != fork::epoch() {
+            return Err(UsageError::Forked);
+        }
+        let finish = move |set: &LimitSet, charges: &[Charge], patience| {
+            set.locked_within(patience, |engine, guard, now| engine.finish(guard, charges, cancel, now))
+        };
+        let ended = finish(&self.set, &charges, patience);
+        if let Err(Trouble::Unavailable(Unavailable::Busy { .. })) = ended {
+            // Somebody was stopped while holding the lock: another thread waits in our place.
+            let set = self.set.clone();
+            background::run(move || drop(finish(&set, &charges, u64::MAX)));
+        }
+        Ok(ended?)
+    }
+}
+
+impl Drop for Acquisition {
+    fn drop(&mut self) {
+        // A destructor must not hang, and has nobody to tell.
+        let _ = self.end(false, clock::nanos(DROP_PATIENCE));
+    }
+}
+
+/// Cancels what is left in it.
+struct CancelOnDrop(Option<Acquisition>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(acquisition) = &mut self.0 {
+            let _ = acquisition.end(true, clock::nanos(DROP_PATIENCE));
+        }
+    }
+}
+
+impl fmt::Debug for Acquisition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut map = f.debug_map();
+        for charge in &self.charges {
+            map.entry(&self.set.keys().name(charge.limit), &charge.charged);
+        }
+        map.finish()
+    }
+}

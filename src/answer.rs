@@ -1,0 +1,274 @@
+//! What a set answers: refusals, with everything a caller needs to decide what to do next.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::engine::{Judged, Standing};
+use crate::error::{AttachError, Damage};
+use crate::request::{BadRequest, Keys};
+
+/// Why nothing was acquired. Nothing was charged.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// The limits do not allow it now.
+    #[error("{0}")]
+    Denied(Denial),
+    /// The limits never allow it, however long one waits.
+    #[error("{requested} of {key:?} can never be had: at most {most} at once; ask for less")]
+    Never {
+        /// The limit.
+        key: String,
+        /// How much was asked of it.
+        requested: u64,
+        /// How much it ever gives at once.
+        most: u64,
+    },
+    /// The request makes no sense to this set.
+    #[error(transparent)]
+    BadRequest(#[from] BadRequest),
+    /// The set could not be asked. It may well have room: this is not a refusal by a limit.
+    #[error("the limits could not be asked: {0}")]
+    Unavailable(Box<Unavailable>),
+    /// The set was removed: open it again.
+    #[error("the set was removed: open it again")]
+    Removed,
+    /// The set is private memory of the process that forked this one.
+    #[error(
+        "this set is private to the process that made it, and this is a forked child: open one by name, or anonymous"
+    )]
+    NotShared,
+}
+
+impl AcquireError {
+    /// How long to wait before the same request can succeed, if that is known.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Denied(denial) => denial.retry_after(),
+            _ => None,
+        }
+    }
+}
+
+/// Why a set could not be asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name every field")]
+pub enum Unavailable {
+    #[error(
+        "its lock was held by another participant (slot {slot}, process {pid}) for too long; is that one stopped?"
+    )]
+    Busy { slot: u32, pid: u64 },
+    #[error("its segment is damaged: {0}; stop its users and remove it")]
+    Damaged(Damage),
+    #[error("this process could not enrol: {0}")]
+    Enrol(AttachError),
+}
+
+/// A refusal: how every limit of the set stood to the request, at one instant.
+#[derive(Clone, Debug)]
+pub struct Denial {
+    statuses: Statuses,
+}
+
+/// How every limit of a set stands to a request, at one instant.
+#[derive(Clone, Debug)]
+pub struct Statuses {
+    keys: Arc<Keys>,
+    judged: Box<[Judged]>,
+    now: u64,
+}
+
+/// How one limit stands to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LimitStatus<'a> {
+    /// The limit.
+    pub key: &'a str,
+    /// How much was asked of it; 0 if it was left alone.
+    pub requested: u64,
+    /// How much it would give now; negative is debt.
+    pub available: i64,
+    /// How much it ever gives at once.
+    pub most: u64,
+    /// Whether the request fits.
+    pub passed: bool,
+    /// How long until it fits, if nobody else asks before. None if it fits, if that depends on others who hold
+    /// permits, or if it never does.
+    pub retry_after: Option<Duration>,
+}
+
+impl Statuses {
+    pub(crate) fn new(keys: Arc<Keys>, judged: &[Judged], now: u64) -> Self {
+        Self { keys, judged: judged.into(), now }
+    }
+
+    /// All limits of the set, in the order of their definition.
+    pub fn iter(&self) -> impl Iterator<Item = LimitStatus<'_>> {
+        self.judged.iter().enumerate().map(|(limit, judged)| LimitStatus {
+            key: self.keys.name(limit),
+            requested: judged.requested,
+            available: judged.available,
+            most: judged.most,
+            passed: judged.standing == Standing::Passed,
+            retry_after: match judged.standing {
+                Standing::Later { at } => Some(Duration::from_nanos(at.saturating_sub(self.now))),
+                _ => None,
+            },
+        })
+    }
+
+    /// The status of one limit.
+    pub fn get(&self, key: &str) -> Option<LimitStatus<'_>> {
+        self.iter().find(|status| status.key == key)
+    }
+
+    /// What this means as an answer to whoever was refused.
+    pub(crate) fn into_refusal(self) -> AcquireError {
+        match self.into_answer() {
+            Ok(statuses) => AcquireError::Denied(Denial { statuses }),
+            Err(error) => error,
+        }
+    }
+
+    /// What this means as an answer: the statuses if everything fits.
+    pub(crate) fn into_answer(self) -> Result<Self, AcquireError> {
+        let never = self.judged.iter().position(|judged| judged.standing == Standing::Never);
+        if let Some(status) = never.and_then(|limit| self.iter().nth(limit)) {
+            let LimitStatus { key, requested, most, .. } = status;
+            return Err(AcquireError::Never { key: key.to_owned(), requested, most });
+        }
+        if self.judged.iter().all(|judged| judged.standing == Standing::Passed) {
+            return Ok(self);
+        }
+        Err(AcquireError::Denied(Denial { statuses: self }))
+    }
+}
+
+impl Denial {
+    /// All limits of the set, in the order of their definition.
+    pub fn statuses(&self) -> &Statuses {
+        &self.statuses
+    }
+
+    /// The limits that were in the way.
+    pub fn violations(&self) -> impl Iterator<Item = LimitStatus<'_>> {
+        self.statuses.iter().filter(|status| !status.passed)
+    }
+
+    /// The limit that was most in the way: permits that others hold, else the rate that takes longest.
+    pub fn bottleneck(&self) -> Option<LimitStatus<'_>> {
+        // `None` sorts before all durations, and is the longest wait here: nobody knows how long.
+        let wait = |status: &LimitStatus<'_>| status.retry_after.unwrap_or(Duration::MAX);
+        self.violations().max_by_key(wait)
+    }
+
+    /// How long to wait before the same request succeeds, if nobody else asks before. None if that depends on
+    /// others who hold permits.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.bottleneck().and_then(|status| status.retry_after)
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(LimitStatus { key, requested, available, retry_after, .. }) = self.bottleneck() else {
+            return f.write_str("denied");
+        };
+        write!(f, "{requested} of {key:?} wanted, {available} available: ")?;
+        match retry_after {
+            Some(wait) => write!(f, "try again in {wait:?}"),
+            None => f.write_str("try again when others have given theirs back"),
+        }
+    }
+}
+
+/// Why an acquisition could not be changed or ended as asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name every field")]
+pub enum UsageError {
+    #[error("this acquisition has nothing of {key:?}; it has {held}")]
+    NotRequested { key: String, held: String },
+    #[error(
+        "{used} of {key:?} used, but only {requested} requested: use settle or adjust, which may go into debt"
+    )]
+    AboveRequested { key: String, used: u64, requested: u64 },
+    #[error("{asked} of {key:?} to give back, but only {charged} is charged")]
+    AboveCharged { key: String, asked: u64, charged: u64 },
+    #[error(
+        "{more} more of {key:?} cannot be had afterwards, because it is held, not used: use acquire_more"
+    )]
+    Permits { key: String, more: u64 },
+    #[error("{amount} of {key:?} is beyond any limit; the most is {most}")]
+    TooMuch { key: String, amount: u64, most: u64 },
+    #[error("released, but the use of {} was not reported: call update, settle or adjust before", keys.join(", "))]
+    Unreported { keys: Vec<String> },
+    #[error("this acquisition was made before a fork and belongs to the parent process")]
+    Forked,
+    #[error("the limits could not be told: {0}")]
+    Unavailable(Box<Unavailable>),
+    #[error("the set was removed: there is nothing to give back to")]
+    Removed,
+}
+
+/// Why a set could not be managed as asked.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the messages name every field")]
+pub enum ManageError {
+    #[error(transparent)]
+    Limit(#[from] crate::limit::BadLimit),
+    #[error("there is no limit {key:?} in this set; it has {known}")]
+    UnknownKey { key: String, known: String },
+    #[error("the set has {found}, and cannot become {wanted}: only numbers can be changed; create a new set")]
+    NotNumbers { found: String, wanted: String },
+    #[error("the set counts time by the {found} clock, which nobody can move: create it with Clock::Manual")]
+    ClockMovesItself { found: &'static str },
+    #[error("the limits could not be changed: {0}")]
+    Unavailable(Box<Unavailable>),
+    #[error("the set was removed: open it again")]
+    Removed,
+    #[error("this set is private to the process that made it, and this is a forked child")]
+    NotShared,
+}
+
+/// Why [`LimitSet::run`](crate::LimitSet::run) did not get to a result.
+#[derive(Debug, Error)]
+pub enum RunError<E> {
+    /// Nothing was acquired; the body did not run.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The body failed; what it was charged was given back where that is possible.
+    #[error("{0}")]
+    Body(E),
+}
+
+/// What went wrong with the set as such; every operation has its own words for it.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    Unavailable(Unavailable),
+    Removed,
+    NotShared,
+}
+
+/// Gives an operation's error its words for [`Trouble`].
+macro_rules! from_trouble {
+    ($error:ty, $not_shared:ident) => {
+        impl From<Trouble> for $error {
+            fn from(trouble: Trouble) -> Self {
+                match trouble {
+                    Trouble::Unavailable(why) => Self::Unavailable(Box::new(why)),
+                    Trouble::Removed => Self::Removed,
+                    Trouble::NotShared => Self::$not_shared,
+                }
+            }
+        }
+    };
+}
+from_trouble!(AcquireError, NotShared);
+from_trouble!(ManageError, NotShared);
+from_trouble!(UsageError, Forked);

@@ -1,0 +1,117 @@
+//! After the grant: what was charged turns out to be more or less, and in the end is released or given back.
+
+use super::Engine;
+use crate::core::{Env, Fault, Guard, Transaction};
+use crate::layout::state::LimitWord;
+
+/// What one acquisition has of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charge {
+    /// Which limit.
+    pub limit: usize,
+    /// How much was asked for.
+    pub requested: u64,
+    /// How much is charged now.
+    pub charged: u64,
+    /// Whether a report is still owed.
+    pub owes_report: bool,
+}
+
+impl<E: Env> Engine<'_, E> {
+    /// Changes what is charged of one limit to `to`: gives back what is too much, where that is possible, or
+    /// charges what is missing, into debt if need be. Counts as the report. Gives what is charged afterwards.
+    pub fn recharge(
+        &self,
+        guard: &mut Guard<'_, E>,
+        charge: &Charge,
+        to: u64,
+        now: u64,
+    ) -> Result<u64, Fault> {
+        let limit = charge.limit;
+        let owed = self.owed(guard.holder(), limit);
+        let mut change = guard.begin();
+        let charged = match to.checked_sub(charge.charged) {
+            Some(0) => to,
+            Some(more) => {
+                self.charge(&mut change, limit, more, now)?;
+                to
+            }
+            None => charge.charged - self.give_back(&mut change, limit, charge.charged - to, now)?,
+        };
+        if charge.owes_report {
+            self.add(&mut change, owed, 1u64.wrapping_neg())?;
+        }
+        change.commit();
+        Ok(charged)
+    }
+
+    /// Ends an acquisition: permits return; with `cancel` what was charged of rates returns too, where that is
+    /// possible. Gives whether reports were missing.
+    pub fn finish(
+        &self,
+        guard: &mut Guard<'_, E>,
+        charges: &[Charge],
+        cancel: bool,
+        now: u64,
+    ) -> Result<(), Fault> {
+        let me = guard.holder();
+        let mut change = guard.begin();
+        for charge in charges {
+            let limit = charge.limit;
+            if charge.charged > 0 && (cancel || self.table.is_permit(limit)) {
+                self.give_back(&mut change, limit, charge.charged, now)?;
+            }
+            if charge.owes_report {
+                self.add(&mut change, self.owed(me, limit), 1u64.wrapping_neg())?;
+                if !cancel {
+                    self.add(&mut change, self.limit_word(limit, LimitWord::Unreported), 1)?;
+                }
+            }
+        }
+        change.commit();
+        Ok(())
+    }
+
+    fn charge(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        limit: usize,
+        more: u64,
+        now: u64,
+    ) -> Result<(), Fault> {
+        let Some(rule) = self.rule(change, limit) else { return Ok(()) };
+        let delta = i64::try_from(more).unwrap_or(i64::MAX);
+        let changes = {
+            let state = self.table.state(limit, |index| change.get(index).unwrap_or(0));
+            rule.adjust(&state, now, delta)
+        };
+        self.write(change, limit, &changes)?;
+        self.add(change, self.limit_word(limit, LimitWord::Consumed), more)?;
+        self.stamp(change, now)
+    }
+
+    /// Gives back at most `amount`; tells how much that was.
+    fn give_back(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        limit: usize,
+        amount: u64,
+        now: u64,
+    ) -> Result<u64, Fault> {
+        let me = change.holder();
+        let Some(rule) = self.rule(change, limit) else {
+            return self.holdings().give(change, me, limit, amount);
+        };
+        let (given, changes) = {
+            let state = self.table.state(limit, |index| change.get(index).unwrap_or(0));
+            rule.refund(&state, now, amount)
+        };
+        if given > 0 {
+            self.write(change, limit, &changes)?;
+            self.add(change, self.limit_word(limit, LimitWord::Consumed), given.wrapping_neg())?;
+            self.stamp(change, now)?;
+            self.add(change, self.limit_word(limit, LimitWord::Refunded), given)?;
+        }
+        Ok(given)
+    }
+}

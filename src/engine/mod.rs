@@ -1,0 +1,98 @@
+//! Acquire: the rules of a set, on the words of its state block, under its lock. Generic over the environment, as
+//! the protocol below it; public for model checks and crash tests only, and **not** covered by semantic versioning.
+//!
+//! ```text
+//! table    what the set's limits are, and where their words stand
+//! wants    what one request asks of them
+//! take     all or none: judge and charge, or say what is in the way
+//! give     refund, charge more, release, cancel
+//! manage   reset, reconfigure, move the clock, mend
+//! reap     return what the dead held
+//! ```
+//!
+//! Every operation is handed a lock that is held, and an instant. Nothing here waits, reads a clock or allocates.
+
+mod give;
+mod manage;
+mod reap;
+mod table;
+mod take;
+mod wants;
+
+pub use self::give::Charge;
+pub use self::manage::NewNumbers;
+pub use self::table::Table;
+pub use self::take::{Judged, Standing};
+pub use self::wants::Wants;
+use crate::core::{Block, Env, Fault, Guard, Holdings, Participant, Transaction};
+use crate::layout::state::{LimitWord, StateMap};
+use crate::math::{Changes, Rule};
+
+/// A set: its words and what they mean.
+pub struct Engine<'a, E: Env> {
+    /// The words.
+    pub block: Block<'a, E>,
+    /// What they mean.
+    pub table: &'a Table,
+}
+
+impl<E: Env> Clone for Engine<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Env> Copy for Engine<'_, E> {}
+
+impl<'a, E: Env> Engine<'a, E> {
+    /// The set in a block.
+    pub fn new(block: Block<'a, E>, table: &'a Table) -> Self {
+        Self { block, table }
+    }
+
+    /// The instant of a decision: what the clock reads, in set time, and never before the last decision.
+    pub fn now(&self, guard: &Guard<'_, E>, reading: u64) -> Result<u64, Fault> {
+        let reading = if self.table.is_manual { guard.get(StateMap::MANUAL_NOW)? } else { reading };
+        let now = reading.wrapping_add(guard.get(StateMap::CLOCK_OFFSET)?);
+        Ok(now.max(guard.get(StateMap::LAST_NOW)?))
+    }
+
+    /// Who holds how many permits.
+    pub fn holdings(&self) -> Holdings {
+        self.table.holdings()
+    }
+
+    /// Where the guard's holder notes how many reports it owes of a limit.
+    fn owed(&self, me: Participant, limit: usize) -> usize {
+        self.holdings().row(me.slot) + 1 + limit
+    }
+
+    fn rule(&self, change: &Transaction<'_, '_, E>, limit: usize) -> Option<Rule> {
+        self.table.rule(limit, |index| change.get(index).unwrap_or(0))
+    }
+
+    fn write(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        limit: usize,
+        changes: &Changes,
+    ) -> Result<(), Fault> {
+        for (word, value) in changes.iter() {
+            change.set(self.table.word(limit, word), value)?;
+        }
+        Ok(())
+    }
+
+    fn add(&self, change: &mut Transaction<'_, '_, E>, index: usize, by: u64) -> Result<(), Fault> {
+        let value = change.get(index)?;
+        change.set(index, value.wrapping_add(by))
+    }
+
+    /// Decisions never go back behind this one.
+    fn stamp(&self, change: &mut Transaction<'_, '_, E>, now: u64) -> Result<(), Fault> {
+        if change.get(StateMap::LAST_NOW)? == now { Ok(()) } else { change.set(StateMap::LAST_NOW, now) }
+    }
+
+    fn limit_word(&self, limit: usize, word: LimitWord) -> usize {
+        self.table.map.limit(limit, word)
+    }
+}

@@ -1,0 +1,141 @@
+//! What a set's limits are, and where their words stand. Fixed when the set was created.
+
+use crate::clock::Clock;
+use crate::core::Holdings;
+use crate::layout::Fnv;
+use crate::layout::state::{LimitWord, RuleWord, StateMap};
+use crate::limit::{Algorithm, Definition, Limit};
+use crate::math::{Rule, State, Word};
+
+/// The fixed part of a set, as the rules need it.
+#[derive(Debug)]
+pub struct Table {
+    pub(crate) map: StateMap,
+    pub(crate) is_manual: bool,
+    entries: Vec<Entry>,
+    /// Which limits are permits.
+    permits: u64,
+    /// Which limits every request takes one of unless it says otherwise: calls and permits.
+    automatic: u64,
+    digest: u64,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Algorithm and sub-windows; none for permits.
+    rate: Option<(Algorithm, u32)>,
+    first_cell: usize,
+    must_report: bool,
+}
+
+impl Table {
+    pub(crate) fn new(definition: &Definition, map: StateMap, clock: Clock) -> Self {
+        let (mut permits, mut automatic, mut cell) = (0, 0, map.first_cell());
+        let mut entries = Vec::new();
+        for (index, limit) in definition.limits.iter().enumerate() {
+            let rule = limit.rule(0);
+            let first_cell = cell;
+            cell += rule.map_or(0, |rule| rule.cells() as usize);
+            permits |= u64::from(rule.is_none()) << index;
+            automatic |= u64::from(!matches!(limit, Limit::Rate(_))) << index;
+            let rate = rule.map(|rule| (rule.algorithm(), rule.resolution()));
+            entries.push(Entry { rate, first_cell, must_report: limit.must_report() });
+        }
+        let limits = Definition { limits: definition.limits.clone(), ..Definition::default() };
+        let digest = Fnv::new().bytes(&limits.encode()).0;
+        Self { map, is_manual: clock == Clock::Manual, entries, permits, automatic, digest }
+    }
+
+    /// For a segment that has room for limits and no definition of them: all of them are permits.
+    pub(crate) fn of_permits(map: StateMap) -> Self {
+        let permits = || Limit::from(crate::limit::ResourceLimit::new("", u64::MAX));
+        let limits = (0..map.limits).map(|_| permits()).collect();
+        Self::new(&Definition { limits, ..Definition::default() }, map, Clock::Monotonic)
+    }
+
+    /// How many limits there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Which limits every request takes one of unless it says otherwise, a bit for each.
+    pub fn automatic(&self) -> u64 {
+        self.automatic
+    }
+
+    /// Tells sets with other limits apart.
+    pub fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(crate) fn is_permit(&self, limit: usize) -> bool {
+        self.permits >> limit & 1 != 0
+    }
+
+    pub(crate) fn must_report(&self, limit: usize) -> bool {
+        self.entries.get(limit).is_some_and(|entry| entry.must_report)
+    }
+
+    pub(crate) fn refunds(&self, limit: usize) -> bool {
+        self.entries.get(limit).and_then(|entry| entry.rate).is_none_or(|(algorithm, _)| algorithm.refunds())
+    }
+
+    pub(crate) fn holdings(&self) -> Holdings {
+        let map = self.map;
+        Holdings {
+            totals: map.limit_words(),
+            stride: map.limit_stride(),
+            rows: map.holding_rows(),
+            limits: self.entries.len(),
+            permits: self.permits,
+        }
+    }
+
+    /// The index of a word of a limit's state.
+    pub(crate) fn word(&self, limit: usize, word: Word) -> usize {
+        let first_cell = self.entries.get(limit).map_or(0, |entry| entry.first_cell);
+        self.map.state_word(limit, first_cell, word)
+    }
+
+    /// The current numbers of a rate, read through `get`; none for permits.
+    pub(crate) fn rule(&self, limit: usize, get: impl Fn(usize) -> u64) -> Option<Rule> {
+        let (algorithm, resolution) = self.entries.get(limit)?.rate?;
+        let number = |word| get(self.map.rule(limit, word));
+        let rule = Rule::new(algorithm, number(RuleWord::Capacity), number(RuleWord::WindowNanos));
+        Some(
+            rule.with_burst(number(RuleWord::Burst))
+                .with_resolution(resolution)
+                .with_wall_offset(get(StateMap::WALL_OFFSET)),
+        )
+    }
+
+    /// The state of a limit, read through `get`.
+    pub(crate) fn state<'a>(&'a self, limit: usize, get: impl Fn(usize) -> u64 + 'a) -> impl State + 'a {
+        move |word| get(self.word(limit, word))
+    }
+
+    /// What would be admitted of a limit at an instant; negative is debt.
+    pub(crate) fn available(&self, limit: usize, get: impl Fn(usize) -> u64, now: u64) -> i64 {
+        match self.rule(limit, &get) {
+            Some(rule) => rule.available(&self.state(limit, &get), now),
+            None => {
+                let capacity = i128::from(get(self.map.rule(limit, RuleWord::Capacity)));
+                let left = capacity - i128::from(get(self.map.limit(limit, LimitWord::Level)));
+                i64::try_from(left).unwrap_or(if left < 0 { i64::MIN } else { i64::MAX })
+            }
+        }
+    }
+
+    /// The largest amount ever admitted of a limit.
+    pub(crate) fn most(&self, limit: usize, get: impl Fn(usize) -> u64) -> u64 {
+        match self.rule(limit, &get) {
+            Some(rule) => rule.most(),
+            None => get(self.map.rule(limit, RuleWord::Capacity)),
+        }
+    }
+}
