@@ -5,7 +5,7 @@ use std::fmt;
 
 use smallvec::SmallVec;
 
-use crate::answer::{AcquireError, RunError, Statuses, Trouble, Unavailable, UsageError};
+use crate::answer::{AcquireError, RunError, Trouble, Unavailable, UsageError};
 use crate::background::{self, DROP_PATIENCE};
 use crate::engine::{Charge, Wants};
 use crate::limit::MAX_CAPACITY;
@@ -47,14 +47,7 @@ pub struct Acquisition {
 
 impl Acquisition {
     pub(crate) fn new(set: LimitSet, wants: &Wants, ticket: u64) -> Self {
-        let table = &set.keys().table;
-        let charges = wants.iter().map(|(limit, amount)| Charge {
-            limit,
-            requested: amount,
-            charged: amount,
-            owes_report: amount > 0 && table.must_report(limit),
-        });
-        let charges = charges.collect();
+        let charges = Charge::of(wants, &set.keys().table).collect();
         Self { set, charges, ticket, epoch: fork::epoch(), is_enforced: true }
     }
 
@@ -157,7 +150,7 @@ impl Acquisition {
         }
         let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit;
         let owed: u64 = self.charges.iter().map(owing).sum();
-        self.set.take(&wants, !owed)?.map_err(Statuses::into_refusal)?;
+        self.set.try_enter(&wants, !owed)??;
         for (limit, amount) in wants.iter() {
             let owes_report = amount > 0 && self.set.keys().table.must_report(limit);
             match self.charges.iter_mut().find(|charge| charge.limit == limit) {
@@ -201,6 +194,17 @@ impl Acquisition {
         let mut held = CancelOnDrop(Some(self));
         let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
         let value = body(acquisition).map_err(RunError::Body)?;
+        drop(held.0.take());
+        Ok(value)
+    }
+
+    pub(crate) async fn run_async<T, E>(
+        self,
+        body: impl AsyncFnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        let mut held = CancelOnDrop(Some(self));
+        let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
+        let value = body(acquisition).await.map_err(RunError::Body)?;
         drop(held.0.take());
         Ok(value)
     }

@@ -17,6 +17,23 @@ pub enum AcquireError {
     /// The limits do not allow it now.
     #[error("{0}")]
     Denied(Denial),
+    /// The limits may allow it, but others who want the same came first and wait.
+    #[error("{ahead} others wait for the same limits: wait too, or try again later")]
+    Queued {
+        /// How many.
+        ahead: u64,
+    },
+    /// All places in the queue are taken.
+    #[error(
+        "all {waiters} places in the queue are taken: try again later, or create the set with more waiters"
+    )]
+    QueueFull {
+        /// How many places there are.
+        waiters: u32,
+    },
+    /// The limits did not allow it in time.
+    #[error("{0}")]
+    TimedOut(Box<TimedOut>),
     /// The limits never allow it, however long one waits.
     #[error("{requested} of {key:?} can never be had: at most {most} at once; ask for less")]
     Never {
@@ -126,6 +143,13 @@ impl Statuses {
         self.iter().find(|status| status.key == key)
     }
 
+    /// The limit that is most in the way: permits that others hold, else the rate that takes longest.
+    fn bottleneck(&self) -> Option<LimitStatus<'_>> {
+        // `None` is the longest wait here: nobody knows how long.
+        let wait = |status: &LimitStatus<'_>| status.retry_after.unwrap_or(Duration::MAX);
+        self.iter().filter(|status| !status.passed).max_by_key(wait)
+    }
+
     /// What this means as an answer to whoever was refused.
     pub(crate) fn into_refusal(self) -> AcquireError {
         match self.into_answer() {
@@ -161,9 +185,7 @@ impl Denial {
 
     /// The limit that was most in the way: permits that others hold, else the rate that takes longest.
     pub fn bottleneck(&self) -> Option<LimitStatus<'_>> {
-        // `None` sorts before all durations, and is the longest wait here: nobody knows how long.
-        let wait = |status: &LimitStatus<'_>| status.retry_after.unwrap_or(Duration::MAX);
-        self.violations().max_by_key(wait)
+        self.statuses.bottleneck()
     }
 
     /// How long to wait before the same request succeeds, if nobody else asks before. None if that depends on
@@ -183,6 +205,65 @@ impl fmt::Display for Denial {
             Some(wait) => write!(f, "try again in {wait:?}"),
             None => f.write_str("try again when others have given theirs back"),
         }
+    }
+}
+
+/// Waiting came to an end without a grant.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TimedOut {
+    /// How long it was.
+    pub waited: Duration,
+    /// How the limits stood to the request in the end.
+    pub statuses: Statuses,
+    /// How many others still waited before this one, for the same limits.
+    pub ahead: u64,
+    /// Who held the permits that were in the way.
+    pub holders: Vec<Holder>,
+}
+
+/// Somebody who holds permits that are in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Its process number; 0 if it is dead.
+    pub pid: u64,
+    /// Its name, at most 16 bytes.
+    pub command: String,
+    /// Whether it is this very process.
+    pub is_this_process: bool,
+    /// The limit.
+    pub key: String,
+    /// How many permits.
+    pub amount: u64,
+}
+
+impl TimedOut {
+    /// The limit that was most in the way; none if only others were, who came first.
+    pub fn bottleneck(&self) -> Option<LimitStatus<'_>> {
+        self.statuses.bottleneck()
+    }
+}
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nothing granted in {:?}", self.waited)?;
+        if let Some(LimitStatus { key, requested, available, .. }) = self.bottleneck() {
+            write!(f, ": {requested} of {key:?} wanted, {available} available")?;
+        }
+        if self.ahead > 0 {
+            write!(f, ", {} others came first", self.ahead)?;
+        }
+        for (index, holder) in self.holders.iter().enumerate() {
+            f.write_str(if index == 0 { "; held by " } else { ", " })?;
+            let Holder { pid, command, is_this_process, key, amount } = holder;
+            match (pid, is_this_process) {
+                (_, true) => write!(f, "this process ({pid}): {amount} of {key:?}")?,
+                (0, _) => write!(f, "a dead process: {amount} of {key:?}")?,
+                (pid, _) => write!(f, "process {pid} ({command}): {amount} of {key:?}")?,
+            }
+        }
+        Ok(())
     }
 }
 

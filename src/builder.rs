@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::error::{AttachError, CreateError};
-use crate::limit::{BadLimit, Definition, Differs, Limit, config_fits, validate};
+use crate::limit::{BadLimit, Definition, Differs, Limit, Order, config_fits, validate};
 use crate::segment::{Segment, SegmentOptions};
 use crate::set::LimitSet;
 
@@ -102,6 +102,12 @@ impl LimitSetBuilder {
     /// The clock: [`Clock::Monotonic`] unless set.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
+        self
+    }
+
+    /// Who goes first when there is not enough for all: [`Order::Arrival`] unless set.
+    pub fn order(mut self, order: Order) -> Self {
+        self.definition.order = order;
         self
     }
 

@@ -1,5 +1,9 @@
 //! Which clock a set counts time by.
 
+use crate::core::NEVER;
+use crate::engine::Time;
+use crate::sys::clock;
+
 /// The clock of a set: chosen by whoever creates it, the same for everybody who uses it.
 ///
 /// A [manual](Self::Manual) clock makes tests and simulations exact: time stands still until somebody moves it, in
@@ -26,6 +30,25 @@ pub enum Clock {
     Coarse,
     /// Stands still until [`LimitSet::advance`](crate::LimitSet::advance) moves it.
     Manual,
+}
+
+impl Time for Clock {
+    fn reading(&self) -> u64 {
+        match self {
+            Self::Monotonic => clock::monotonic(),
+            Self::Coarse => clock::coarse(),
+            // In the segment.
+            Self::Manual => 0,
+        }
+    }
+
+    fn reached(&self, reading: u64) -> u64 {
+        match self {
+            Self::Monotonic => reading,
+            Self::Coarse => reading.saturating_add(clock::coarse_step()),
+            Self::Manual => NEVER,
+        }
+    }
 }
 
 impl Clock {

@@ -49,6 +49,8 @@ pub mod core;
 #[doc(hidden)]
 pub mod engine;
 pub mod error;
+mod future;
+mod helper;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;
 mod layout;
@@ -62,15 +64,18 @@ mod set;
 pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
 mod sys;
+mod wait;
 
 pub use crate::acquisition::Acquisition;
 pub use crate::answer::{
-    AcquireError, Denial, LimitStatus, ManageError, RunError, Statuses, Unavailable, UsageError,
+    AcquireError, Denial, Holder, LimitStatus, ManageError, RunError, Statuses, TimedOut, Unavailable,
+    UsageError,
 };
 pub use crate::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
 pub use crate::clock::Clock;
 pub use crate::core::Participant;
-pub use crate::limit::{Algorithm, CallLimit, Limit, RateLimit, Report, ResourceLimit};
+pub use crate::future::AcquireFuture;
+pub use crate::limit::{Algorithm, CallLimit, Limit, Order, RateLimit, Report, ResourceLimit};
 pub use crate::observe::{LimitStats, ParticipantStats, SetObserver, Stats};
 pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
 pub use crate::segment::{

@@ -22,6 +22,8 @@ pub struct Stats {
     pub limits: Vec<LimitStats>,
     /// Who is attached, and the dead whose permits nobody has returned yet.
     pub participants: Vec<ParticipantStats>,
+    /// How many blocked acquirers wait.
+    pub waiters: u64,
     /// How often the lock was taken from a dead holder.
     pub steals: u64,
     /// How many of those had left an update half done, which was then undone.
@@ -101,6 +103,7 @@ impl Stats {
         Ok(Self {
             limits,
             participants: participants(view, keys, get),
+            waiters: get(StateMap::QUEUE_LENGTH),
             steals: lock.steals,
             recoveries: lock.rollbacks,
             sweeps: get(StateMap::SWEEPS),

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::acquisition::Acquisition;
-use crate::answer::{AcquireError, ManageError, RunError, Statuses, Trouble, Unavailable};
+use crate::answer::{AcquireError, ManageError, Statuses, Trouble, Unavailable};
 use crate::builder::{LimitSetBuilder, OnUnavailable};
 use crate::clock::Clock;
 use crate::core::{Fault, Guard};
-use crate::engine::{Engine, Standing, Wants};
+use crate::engine::{Engine, Entered, Judged, Patience, Standing, Time, Wants};
 use crate::error::AttachError;
 use crate::layout::state::StateMap;
-use crate::limit::{Definition, Limit};
+use crate::limit::{Definition, Limit, Order};
 use crate::observe::{SetObserver, Stats};
 use crate::request::{Keys, Request, RequestBuilder};
 use crate::segment::Segment;
@@ -101,14 +101,21 @@ impl LimitSet {
         let request = request.into();
         let mut scratch = Wants::none();
         let wants = self.inner.keys.wants(&request, &mut scratch)?;
-        match self.take(wants, u64::MAX) {
+        match self.try_enter(wants, u64::MAX) {
             Ok(Ok(ticket)) => Ok(Acquisition::new(self.clone(), wants, ticket)),
-            Ok(Err(statuses)) => Err(statuses.into_refusal()),
-            Err(Trouble::Unavailable(_)) if self.inner.on_unavailable == OnUnavailable::Allow => {
+            Ok(Err(refusal)) => Err(refusal),
+            Err(trouble) => self.on_trouble(trouble),
+        }
+    }
+
+    /// What the set's policy makes of trouble.
+    pub(crate) fn on_trouble(&self, trouble: Trouble) -> Result<Acquisition, AcquireError> {
+        match trouble {
+            Trouble::Unavailable(_) if self.inner.on_unavailable == OnUnavailable::Allow => {
                 self.count_unenforced();
                 Ok(Acquisition::not_enforced(self.clone()))
             }
-            Err(trouble) => Err(trouble.into()),
+            trouble => Err(trouble.into()),
         }
     }
 
@@ -121,56 +128,25 @@ impl LimitSet {
         let request = request.into();
         let mut scratch = Wants::none();
         let wants = self.inner.keys.wants(&request, &mut scratch)?;
-        let interval = self.inner.segment.view().machine.doorbell_slice;
-        let judge = |sweeps: bool| {
-            self.locked(|engine, guard, now| {
+        let mut may_sweep = true;
+        loop {
+            let answer = self.locked(|engine, guard, now| {
+                let mask = wants.demand();
+                if self.keys().table.order == Order::Arrival && engine.is_waited_for(guard, mask)? {
+                    return Ok(Some(Err(AcquireError::Queued { ahead: engine.ahead(guard, mask, None)? })));
+                }
                 let judged = engine.judge(guard, wants, now)?;
-                let is_held = judged.iter().any(|it| it.standing == Standing::Held);
-                Ok(if sweeps && is_held && engine.block.sweep_is_due(interval) {
-                    None
-                } else {
-                    Some(Statuses::new(self.inner.keys.clone(), &judged, now))
-                })
-            })
-        };
-        let mut statuses = judge(true)?;
-        if statuses.is_none() {
+                if may_sweep && self.is_sweep_due(engine, &judged) {
+                    return Ok(None);
+                }
+                Ok(Some(Ok(Statuses::new(self.inner.keys.clone(), &judged, now))))
+            })?;
+            if let Some(answer) = answer {
+                return answer?.into_answer();
+            }
             self.sweep()?;
-            statuses = judge(false)?;
+            may_sweep = false;
         }
-        match statuses {
-            Some(statuses) => statuses.into_answer(),
-            None => Err(AcquireError::Removed),
-        }
-    }
-
-    /// Acquires, runs `body`, and releases. If `body` fails or panics, what was charged is given back where that is
-    /// possible; if it succeeds without the reports it owes, that is counted as by dropping the acquisition.
-    ///
-    /// ```
-    /// use limitset::{LimitSet, RateLimit, RunError};
-    ///
-    /// let limits = LimitSet::builder().limit(RateLimit::per_minute("tokens", 1_000)).in_memory()?;
-    /// let answer = limits.run([("tokens", 600)], |held| {
-    ///     held.settle("tokens", 250)?;
-    ///     Ok::<_, limitset::UsageError>("done")
-    /// })?;
-    /// assert_eq!(answer, "done");
-    /// let failed = limits.run([("tokens", 600)], |_| Err::<(), _>("no answer"));
-    /// assert!(matches!(failed, Err(RunError::Body("no answer"))));
-    /// assert_eq!(limits.stats()?.limit("tokens").unwrap().consumed, 250);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Acquire`] if nothing was acquired, [`RunError::Body`] if `body` failed.
-    pub fn run<'r, T, E>(
-        &self,
-        request: impl Into<Request<'r>>,
-        body: impl FnOnce(&mut Acquisition) -> Result<T, E>,
-    ) -> Result<T, RunError<E>> {
-        self.try_acquire(request)?.run(body)
     }
 
     /// Resolves a request beforehand; see [`Request`].
@@ -218,6 +194,11 @@ impl LimitSet {
         self.inner.segment.remove_here()
     }
 
+    /// Whether the two are clones of one another.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
     pub(crate) fn keys(&self) -> &Arc<Keys> {
         &self.inner.keys
     }
@@ -226,18 +207,37 @@ impl LimitSet {
         &self.inner.definition
     }
 
-    /// Charges what is wanted and gives its ticket, or says how the limits stand.
-    pub(crate) fn take(&self, wants: &Wants, owing: u64) -> Result<Result<u64, Statuses>, Trouble> {
-        let interval = self.inner.segment.view().machine.doorbell_slice;
+    /// Charges what is wanted and gives its ticket, or says what is in the way.
+    pub(crate) fn try_enter(&self, wants: &Wants, owing: u64) -> Result<Result<u64, AcquireError>, Trouble> {
+        match self.enter(wants, owing, None)? {
+            Ok(Entered::Granted { ticket }) => Ok(Ok(ticket)),
+            Ok(Entered::Queued { ahead }) => Ok(Err(AcquireError::Queued { ahead })),
+            Ok(_) => Ok(Err(AcquireError::QueueFull { waiters: self.inner.segment.info().waiters })),
+            Err(statuses) => Ok(Err(statuses.into_refusal())),
+        }
+    }
+
+    /// Asks; with patience, joins the queue if it has to. Statuses say why that is of no use, or why not without.
+    pub(crate) fn enter(
+        &self,
+        wants: &Wants,
+        owing: u64,
+        patience: Option<Patience>,
+    ) -> Result<Result<Entered, Statuses>, Trouble> {
+        let within = patience.map_or(u64::MAX, |it| it.deadline.saturating_sub(clock::monotonic()));
         let mut may_sweep = true;
         loop {
-            let answer = self.locked(|engine, guard, now| {
-                if let Some(ticket) = engine.take(guard, wants, owing, now)? {
-                    return Ok(Some(Ok(ticket)));
+            let within = within.min(self.inner.segment.patience());
+            let answer = self.locked_within(within, |engine, guard, now| {
+                let entered = engine.enter(guard, wants, owing, patience, &self.inner.clock, now)?;
+                if matches!(entered, Entered::Full) && may_sweep && self.is_time_to_sweep(engine) {
+                    return Ok(None);
+                }
+                if !matches!(entered, Entered::Refused) {
+                    return Ok(Some(Ok(entered)));
                 }
                 let judged = engine.judge(guard, wants, now)?;
-                let is_held = judged.iter().any(|it| it.standing == Standing::Held);
-                if may_sweep && is_held && engine.block.sweep_is_due(interval) {
+                if may_sweep && self.is_sweep_due(engine, &judged) {
                     return Ok(None);
                 }
                 engine.count_denied(guard, &judged)?;
@@ -250,6 +250,14 @@ impl LimitSet {
             self.sweep()?;
             may_sweep = false;
         }
+    }
+
+    fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {
+        engine.block.sweep_is_due(self.inner.segment.view().machine.doorbell_slice)
+    }
+
+    fn is_sweep_due(&self, engine: &Engine<'_, Machine>, judged: &[Judged]) -> bool {
+        judged.iter().any(|it| it.standing == Standing::Held) && self.is_time_to_sweep(engine)
     }
 
     /// Acts under the lock, at one instant.
@@ -269,11 +277,11 @@ impl LimitSet {
         let me = self.inner.segment.participant().map_err(attach_trouble)?;
         let engine = self.engine()?;
         let done = (|| {
-            let reading = self.reading();
+            let reading = self.inner.clock.reading();
             let from = if self.inner.clock == Clock::Manual { clock::monotonic() } else { reading };
-            let mut guard = engine.block.lock(me, from.saturating_add(patience))?.guard();
+            let mut guard = engine.lock(me, from.saturating_add(patience))?;
             // What the clock said before a sleep is old.
-            let reading = if guard.has_waited() { self.reading() } else { reading };
+            let reading = if guard.has_waited() { self.inner.clock.reading() } else { reading };
             let now = engine.now(&guard, reading)?;
             let value = act(&engine, &mut guard, now)?;
             guard.unlock()?;
@@ -282,25 +290,16 @@ impl LimitSet {
         done.map_err(|fault| self.trouble(fault))
     }
 
-    fn engine(&self) -> Result<Engine<'_, Machine>, Trouble> {
-        let block = self.inner.segment.view().state().map_err(attach_trouble)?;
-        Ok(Engine::new(block, &self.inner.keys.table))
+    pub(crate) fn engine(&self) -> Result<Engine<'_, Machine>, Trouble> {
+        self.inner.segment.view().engine(&self.inner.keys.table).map_err(attach_trouble)
     }
 
     pub(crate) fn sweep(&self) -> Result<u64, Trouble> {
         let segment = &self.inner.segment;
         let me = segment.participant().map_err(attach_trouble)?;
-        let swept = self.engine()?.sweep(me, segment.deadline());
+        let swept = self.engine()?.sweep(me, segment.deadline(), &self.inner.clock);
         let looked = swept.and_then(|units| segment.view().look_at_name().map(|()| units));
         looked.map_err(|fault| self.trouble(fault))
-    }
-
-    fn reading(&self) -> u64 {
-        match self.inner.clock {
-            Clock::Monotonic => clock::monotonic(),
-            Clock::Coarse => clock::coarse(),
-            Clock::Manual => 0,
-        }
     }
 
     fn count_unenforced(&self) {
@@ -311,7 +310,7 @@ impl LimitSet {
         }
     }
 
-    fn trouble(&self, fault: Fault) -> Trouble {
+    pub(crate) fn trouble(&self, fault: Fault) -> Trouble {
         match fault {
             Fault::Closed => Trouble::Removed,
             Fault::Busy { slot } => {
@@ -322,7 +321,7 @@ impl LimitSet {
     }
 }
 
-fn attach_trouble(error: AttachError) -> Trouble {
+pub(crate) fn attach_trouble(error: AttachError) -> Trouble {
     match error {
         AttachError::NotShared => Trouble::NotShared,
         AttachError::Removed { .. } => Trouble::Removed,

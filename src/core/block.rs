@@ -14,7 +14,7 @@
 //!
 //! Never here: a sleep while holding the lock; a steal without proof of death.
 
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::env::{Env, Waited, Waiting};
 use super::owner::{Participant, WAITERS, slot_of};
@@ -229,6 +229,8 @@ impl<'a, E: Env> Block<'a, E> {
     /// mark only ever goes one way and guards no words, so it needs none.
     pub fn close_unlocked(&self) {
         self.env.store64(self.closed, 1, Relaxed);
+        // Either a waiter that is about to sleep sees the mark, or whoever rings after this sees the waiter.
+        self.env.fence(SeqCst);
         self.ring();
     }
 

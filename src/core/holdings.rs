@@ -136,17 +136,6 @@ impl Holdings {
     /// Candidates are looked for without the lock; byte and generation are checked again under it. The lock
     /// is taken only if there is a candidate.
     pub fn sweep<E: Env>(&self, block: Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
-        self.sweep_with(block, me, deadline, |guard, slot| self.empty_row(guard, slot))
-    }
-
-    /// The same for those who have more to do than [`empty_row`](Self::empty_row).
-    pub fn sweep_with<E: Env>(
-        &self,
-        block: Block<'_, E>,
-        me: Participant,
-        deadline: u64,
-        mut empty: impl FnMut(&mut Guard<'_, E>, u32) -> Result<u64, Fault>,
-    ) -> Result<u64, Fault> {
         let mut returned = 0u64;
         for slot in 1..=block.slots.count() {
             let row = self.row(slot);
@@ -157,7 +146,7 @@ impl Holdings {
             }
             let mut guard = block.lock(me, deadline)?.guard();
             if guard.get(row)? == generation && block.slots.is_dead(owner) {
-                let units = empty(&mut guard, slot)?;
+                let units = self.empty_row(&mut guard, slot)?;
                 let mut change = guard.begin();
                 change.set(row, 0)?;
                 change.commit();

@@ -1,6 +1,6 @@
 //! After the grant: what was charged turns out to be more or less, and in the end is released or given back.
 
-use super::Engine;
+use super::{Engine, Table, Wants};
 use crate::core::{Env, Fault, Guard, Transaction};
 use crate::layout::state::LimitWord;
 
@@ -15,6 +15,18 @@ pub struct Charge {
     pub charged: u64,
     /// Whether a report is still owed.
     pub owes_report: bool,
+}
+
+impl Charge {
+    /// What a grant has charged.
+    pub fn of(wants: &Wants, table: &Table) -> impl Iterator<Item = Self> {
+        wants.iter().map(|(limit, amount)| Self {
+            limit,
+            requested: amount,
+            charged: amount,
+            owes_report: amount > 0 && table.must_report(limit),
+        })
+    }
 }
 
 impl<E: Env> Engine<'_, E> {
@@ -42,11 +54,14 @@ impl<E: Env> Engine<'_, E> {
             self.add(&mut change, owed, 1u64.wrapping_neg())?;
         }
         change.commit();
+        if charged < charge.charged {
+            self.serve(guard, 1 << limit, now)?;
+        }
         Ok(charged)
     }
 
     /// Ends an acquisition: permits return; with `cancel` what was charged of rates returns too, where that is
-    /// possible. Gives whether reports were missing.
+    /// possible.
     pub fn finish(
         &self,
         guard: &mut Guard<'_, E>,
@@ -55,11 +70,13 @@ impl<E: Env> Engine<'_, E> {
         now: u64,
     ) -> Result<(), Fault> {
         let me = guard.holder();
+        let mut given = 0;
         let mut change = guard.begin();
         for charge in charges {
             let limit = charge.limit;
             if charge.charged > 0 && (cancel || self.table.is_permit(limit)) {
                 self.give_back(&mut change, limit, charge.charged, now)?;
+                given |= 1 << limit;
             }
             if charge.owes_report {
                 self.add(&mut change, self.owed(me, limit), 1u64.wrapping_neg())?;
@@ -69,7 +86,7 @@ impl<E: Env> Engine<'_, E> {
             }
         }
         change.commit();
-        Ok(())
+        self.serve(guard, given, now)
     }
 
     fn charge(
@@ -91,7 +108,7 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Gives back at most `amount`; tells how much that was.
-    fn give_back(
+    pub(super) fn give_back(
         &self,
         change: &mut Transaction<'_, '_, E>,
         limit: usize,

@@ -32,7 +32,7 @@ impl<E: Env> Engine<'_, E> {
         }
         self.stamp(&mut change, now)?;
         change.commit();
-        Ok(())
+        self.serve_and_rouse(guard, now)
     }
 
     /// Changes numbers of several limits at one instant.
@@ -65,7 +65,16 @@ impl<E: Env> Engine<'_, E> {
         }
         self.stamp(&mut change, now)?;
         change.commit();
-        Ok(())
+        self.serve_and_rouse(guard, now)
+    }
+
+    /// When anything may have changed: serves the queue, and lets those who still wait set their alarms anew.
+    fn serve_and_rouse(&self, guard: &mut Guard<'_, E>, now: u64) -> Result<(), Fault> {
+        if !self.is_waited_for(guard, u64::MAX)? {
+            return Ok(());
+        }
+        self.serve(guard, u64::MAX, now)?;
+        self.ring_all()
     }
 
     /// Moves a manual clock on.
@@ -74,7 +83,8 @@ impl<E: Env> Engine<'_, E> {
         let now = change.get(StateMap::MANUAL_NOW)?;
         change.set(StateMap::MANUAL_NOW, now.saturating_add(nanos))?;
         change.commit();
-        Ok(())
+        let now = self.now(guard, 0)?;
+        self.serve(guard, u64::MAX, now)
     }
 
     /// When nobody else is attached: a rate that has decided about an instant that is yet to come was torn by a

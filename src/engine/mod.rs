@@ -5,26 +5,32 @@
 //! table    what the set's limits are, and where their words stand
 //! wants    what one request asks of them
 //! take     all or none: judge and charge, or say what is in the way
+//! queue    who waits, and grants on their behalf
+//! wait     join the queue, sleep, look, leave
 //! give     refund, charge more, release, cancel
 //! manage   reset, reconfigure, move the clock, mend
 //! reap     return what the dead held
 //! ```
 //!
-//! Every operation is handed a lock that is held, and an instant. Nothing here waits, reads a clock or allocates.
+//! Operations are handed a lock that is held, and an instant; only `wait` sleeps, and only without the lock.
 
 mod give;
 mod manage;
+mod queue;
 mod reap;
 mod table;
 mod take;
+mod wait;
 mod wants;
 
 pub use self::give::Charge;
 pub use self::manage::NewNumbers;
+pub use self::queue::Waiters;
 pub use self::table::Table;
 pub use self::take::{Judged, Standing};
+pub use self::wait::{Entered, Look, Patience, Place, Time};
 pub use self::wants::Wants;
-use crate::core::{Block, Env, Fault, Guard, Holdings, Participant, Transaction};
+use crate::core::{Block, Env, Fault, Guard, Holdings, Locked, Participant, Transaction};
 use crate::layout::state::{LimitWord, StateMap};
 use crate::math::{Changes, Rule};
 
@@ -32,7 +38,9 @@ use crate::math::{Changes, Rule};
 pub struct Engine<'a, E: Env> {
     /// The words.
     pub block: Block<'a, E>,
-    /// What they mean.
+    /// Who waits.
+    pub waiters: Waiters<'a, E>,
+    /// What the words mean.
     pub table: &'a Table,
 }
 
@@ -45,8 +53,20 @@ impl<E: Env> Copy for Engine<'_, E> {}
 
 impl<'a, E: Env> Engine<'a, E> {
     /// The set in a block.
-    pub fn new(block: Block<'a, E>, table: &'a Table) -> Self {
-        Self { block, table }
+    pub fn new(block: Block<'a, E>, waiters: Waiters<'a, E>, table: &'a Table) -> Self {
+        Self { block, waiters, table }
+    }
+
+    /// Takes the lock, waiting until `deadline`.
+    pub fn lock(&self, me: Participant, deadline: u64) -> Result<Guard<'a, E>, Fault> {
+        match self.block.lock(me, deadline)? {
+            Locked::Clean(guard) => Ok(guard),
+            Locked::OwnerDied(guard) => {
+                // It may have died between a grant and the ring that tells of it.
+                self.ring_all()?;
+                Ok(guard)
+            }
+        }
     }
 
     /// The instant of a decision: what the clock reads, in set time, and never before the last decision.

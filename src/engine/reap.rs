@@ -1,29 +1,67 @@
-//! Returning what the dead held. Their permits are free again; what they were charged of rates stays, and the
-//! reports they owed are counted as missing.
+//! Returning what the dead held. Their permits are free again, their places in the queue too, and what was granted
+//! to them and never collected; what they were charged of rates stays, and the reports they owed are counted as
+//! missing.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::Engine;
+use super::queue::{FREE, GRANTED, WAITING};
+use super::{Engine, Time};
+use crate::core::owner::slot_of;
 use crate::core::{Env, Fault, Guard, Participant};
-use crate::layout::state::{LimitWord, StateMap};
+use crate::layout::state::{LimitWord, LinkWord, StateMap};
+use crate::layout::waiters::WaiterWord;
 
 impl<E: Env> Engine<'_, E> {
     /// Makes sure that the guard's holder owns its row.
     pub fn adopt(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
-        self.holdings().adopt_with(guard, |guard, slot| self.empty_row(guard, slot))
+        self.holdings().adopt_with(guard, |guard, slot| {
+            let now = guard.get(StateMap::LAST_NOW)?;
+            self.empty_row(guard, slot, now)
+        })
     }
 
     /// Looks for the dead and returns what they held; gives the number of permits.
-    pub fn sweep(&self, me: Participant, deadline: u64) -> Result<u64, Fault> {
+    ///
+    /// Candidates are looked for without the lock; byte and generation are checked again under it.
+    pub fn sweep(&self, me: Participant, deadline: u64, time: &impl Time) -> Result<u64, Fault> {
+        let env = self.block.env;
         let sweeps = self.block.word(StateMap::SWEEPS)?;
-        let count = self.block.env.load64(sweeps, Relaxed);
         // Not under the lock: a statistic that two sweeps at one time may count once.
-        self.block.env.store64(sweeps, count.wrapping_add(1), Relaxed);
-        self.holdings().sweep_with(self.block, me, deadline, |guard, slot| self.empty_row(guard, slot))
+        env.store64(sweeps, env.load64(sweeps, Relaxed).wrapping_add(1), Relaxed);
+        let holder = env.load32(self.block.lock, Acquire);
+        if slot_of(holder) != 0 && self.block.slots.is_word_dead(holder) {
+            // It may have owed somebody a ring. Whoever takes the lock from it sees to that.
+            drop(self.lock(me, deadline)?);
+        }
+        let mut returned = 0u64;
+        for slot in 1..=self.block.slots.count() {
+            let row = self.holdings().row(slot);
+            let generation = env.load64(self.block.word(row)?, Relaxed);
+            let owner = Participant { slot, generation };
+            if generation == 0 || owner == me || !self.block.slots.is_dead(owner) {
+                continue;
+            }
+            let mut guard = self.lock(me, deadline)?;
+            if guard.get(row)? == generation && self.block.slots.is_dead(owner) {
+                let now = self.now(&guard, time.reading())?;
+                returned = returned.saturating_add(self.empty_row(&mut guard, slot, now)?);
+                let mut change = guard.begin();
+                change.set(row, 0)?;
+                change.commit();
+                self.serve(&mut guard, u64::MAX, now)?;
+            }
+        }
+        Ok(returned)
     }
 
-    fn empty_row(&self, guard: &mut Guard<'_, E>, slot: u32) -> Result<u64, Fault> {
+    /// Returns what the owner of a row held. Its generation stays: killed in between, the rest is found again.
+    fn empty_row(&self, guard: &mut Guard<'_, E>, slot: u32, now: u64) -> Result<u64, Fault> {
         let row = self.holdings().row(slot);
+        let owner = Participant { slot, generation: guard.get(row)? };
+        if owner.generation == 0 {
+            return Ok(0);
+        }
+        self.empty_places(guard, owner, now)?;
         for limit in (0..self.table.len()).filter(|limit| self.table.must_report(*limit)) {
             let owed = guard.get(row + 1 + limit)?;
             if owed > 0 {
@@ -37,5 +75,36 @@ impl<E: Env> Engine<'_, E> {
         guard.count(StateMap::REAPED_PARTICIPANTS, 1)?;
         guard.count(StateMap::REAPED_UNITS, units)?;
         Ok(units)
+    }
+
+    /// Takes the dead out of the queue, and returns what was granted to them and never collected, permits apart:
+    /// those are in their row.
+    fn empty_places(&self, guard: &mut Guard<'_, E>, owner: Participant, now: u64) -> Result<(), Fault> {
+        let used = self.waiter(guard.get(StateMap::USED_WAITERS)?)?;
+        for waiter in 1..=used {
+            let link = |word| guard.get(self.table.map.link(waiter, word));
+            let state = link(LinkWord::State)?;
+            let whose = (link(LinkWord::Slot)?, link(LinkWord::Generation)?);
+            if state == FREE || whose != (owner.slot.into(), owner.generation) {
+                continue;
+            }
+            let wants = self.wants_of(waiter)?;
+            let owing = self.read(waiter, WaiterWord::Owing)?;
+            let mut change = guard.begin();
+            if state == WAITING {
+                self.unlink(&mut change, waiter, &wants)?;
+            }
+            if state == GRANTED {
+                for (limit, amount) in wants.iter().filter(|(limit, _)| !self.table.is_permit(*limit)) {
+                    self.give_back(&mut change, limit, amount, now)?;
+                    if self.table.must_report(limit) && owing >> limit & 1 != 0 {
+                        self.add(&mut change, self.owed(owner, limit), 1u64.wrapping_neg())?;
+                    }
+                }
+            }
+            self.free(&mut change, waiter)?;
+            change.commit();
+        }
+        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::core::Holdings;
 use crate::layout::Fnv;
 use crate::layout::state::{LimitWord, RuleWord, StateMap};
-use crate::limit::{Algorithm, Definition, Limit};
+use crate::limit::{Algorithm, Definition, Limit, Order};
 use crate::math::{Rule, State, Word};
 
 /// The fixed part of a set, as the rules need it.
@@ -18,6 +18,7 @@ pub struct Table {
     /// Which limits every request takes one of unless it says otherwise: calls and permits.
     automatic: u64,
     digest: u64,
+    pub(crate) order: Order,
 }
 
 #[derive(Debug)]
@@ -43,7 +44,15 @@ impl Table {
         }
         let limits = Definition { limits: definition.limits.clone(), ..Definition::default() };
         let digest = Fnv::new().bytes(&limits.encode()).0;
-        Self { map, is_manual: clock == Clock::Manual, entries, permits, automatic, digest }
+        Self {
+            map,
+            is_manual: clock == Clock::Manual,
+            entries,
+            permits,
+            automatic,
+            digest,
+            order: definition.order,
+        }
     }
 
     /// For a segment that has room for limits and no definition of them: all of them are permits.
@@ -66,6 +75,11 @@ impl Table {
     /// Which limits every request takes one of unless it says otherwise, a bit for each.
     pub fn automatic(&self) -> u64 {
         self.automatic
+    }
+
+    /// All limits, a bit for each.
+    pub fn all(&self) -> u64 {
+        u64::MAX.checked_shr(64 - u32::try_from(self.entries.len()).unwrap_or(64).min(64)).unwrap_or(0)
     }
 
     /// Tells sets with other limits apart.

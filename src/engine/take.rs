@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::{Engine, Wants};
-use crate::core::{Env, Fault, Guard, Transaction};
+use crate::core::{Env, Fault, Guard, Participant, Transaction};
 use crate::layout::state::{LimitWord, RuleWord, StateMap};
 use crate::math::Verdict;
 
@@ -47,10 +47,11 @@ impl<E: Env> Engine<'_, E> {
         Ok(())
     }
 
-    /// Charges what is wanted and gives its number in the order of arrival; none if not all of it is there, and
+    /// Charges what is wanted, whoever waits, and gives its number in the order of arrival; none if not all of it is there, and
     /// nothing is charged then. Reports come to be owed of the limits in `owing`, of those that need one.
     ///
-    /// Limit by limit, as if it all fitted; if one does not, what was charged so far is undone.
+    /// Limit by limit, as if it all fitted; if one does not, what was charged so far is undone. The holder's row must
+    /// have been adopted.
     pub fn take(
         &self,
         guard: &mut Guard<'_, E>,
@@ -58,29 +59,42 @@ impl<E: Env> Engine<'_, E> {
         owing: u64,
         now: u64,
     ) -> Result<Option<u64>, Fault> {
-        self.adopt(guard)?;
         let me = guard.holder();
         let mut change = guard.begin();
-        for (limit, amount) in wants.iter().filter(|(_, amount)| *amount > 0) {
-            if !self.take_one(&mut change, limit, amount, now)? {
-                return Ok(None);
-            }
-            if self.table.is_permit(limit) {
-                self.holdings().take(&mut change, me, limit, amount)?;
-            }
-            self.add(&mut change, self.limit_word(limit, LimitWord::Consumed), amount)?;
+        if !self.charge_all(&mut change, me, wants, owing, now)? {
+            return Ok(None);
         }
-        self.stamp(&mut change, now)?;
         let ticket = change.get(StateMap::NEXT_TICKET)?;
         change.set(StateMap::NEXT_TICKET, ticket.wrapping_add(1))?;
-        for (limit, _) in wants.iter().filter(|(_, amount)| *amount > 0) {
-            self.add(&mut change, self.limit_word(limit, LimitWord::Granted), 1)?;
-            if self.table.must_report(limit) && owing >> limit & 1 != 0 {
-                self.add(&mut change, self.owed(me, limit), 1)?;
-            }
-        }
         change.commit();
         Ok(Some(ticket))
+    }
+
+    /// Charges everything to `who`, whose row must be its own; false if something is not there, and then the
+    /// transaction must be dropped.
+    pub(super) fn charge_all(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        who: Participant,
+        wants: &Wants,
+        owing: u64,
+        now: u64,
+    ) -> Result<bool, Fault> {
+        for (limit, amount) in wants.iter().filter(|(_, amount)| *amount > 0) {
+            if !self.take_one(change, limit, amount, now)? {
+                return Ok(false);
+            }
+            if self.table.is_permit(limit) {
+                self.holdings().take(change, who, limit, amount)?;
+            }
+            self.add(change, self.limit_word(limit, LimitWord::Consumed), amount)?;
+            self.add(change, self.limit_word(limit, LimitWord::Granted), 1)?;
+            if self.table.must_report(limit) && owing >> limit & 1 != 0 {
+                self.add(change, self.owed(who, limit), 1)?;
+            }
+        }
+        self.stamp(change, now)?;
+        Ok(true)
     }
 
     /// Whether one limit has it. A rate is charged, permits are not yet taken.

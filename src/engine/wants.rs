@@ -36,6 +36,11 @@ impl Wants {
         true
     }
 
+    /// Of which limits more than nothing is wanted, a bit for each.
+    pub fn demand(&self) -> u64 {
+        self.iter().filter(|(_, amount)| *amount > 0).map(|(limit, _)| 1 << limit).sum()
+    }
+
     /// Which limits, a bit for each.
     pub fn mask(&self) -> u64 {
         self.mask

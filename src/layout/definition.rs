@@ -21,7 +21,9 @@ pub(crate) struct DefinitionHead {
     pub(crate) limits: u32,
     pub(crate) config_entries: u32,
     pub(crate) config_bytes: u32,
-    pub(crate) reserved: [u32; 11],
+    /// Who goes first; see `Order`.
+    pub(crate) order: u32,
+    pub(crate) reserved: [u32; 10],
 }
 
 #[repr(C)]
@@ -47,7 +49,7 @@ pub(crate) struct LimitDefinition {
 
 impl DefinitionHead {
     pub(crate) const FIELDS: &[Field] =
-        fields!(DefinitionHead { checksum, limits, config_entries, config_bytes, reserved });
+        fields!(DefinitionHead { checksum, limits, config_entries, config_bytes, order, reserved });
 }
 
 impl LimitDefinition {

@@ -122,6 +122,7 @@ pub(crate) struct Checked {
     pub(crate) header: Header,
     pub(crate) slots: RegionEntry,
     pub(crate) state: RegionEntry,
+    pub(crate) waiters: RegionEntry,
     pub(crate) clock: Clock,
     /// What the set was declared as; a segment without limits has none.
     pub(crate) definition: Option<RegionEntry>,
@@ -269,8 +270,8 @@ impl Header {
             }
         }
         match (slots, state, waiters) {
-            (Some(slots), Some(state), Some(_)) => {
-                Ok(Checked { header: self, slots, state, clock, definition, labelled })
+            (Some(slots), Some(state), Some(waiters)) => {
+                Ok(Checked { header: self, slots, state, waiters, clock, definition, labelled })
             }
             _ => Err(Malformed::RegionMissing),
         }

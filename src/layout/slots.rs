@@ -10,7 +10,7 @@ pub(crate) const MAX_SLOTS: u32 = 4095;
 /// Room for this many processes unless asked otherwise.
 pub(crate) const DEFAULT_SLOTS: u32 = 256;
 
-/// One slot, a line pair of its own. Every field is one atomic 64-bit word.
+/// One slot, a line pair of its own. Every field is one atomic word, or two.
 #[repr(C)]
 pub(crate) struct SlotIdentity {
     pub(crate) generation: u64,
@@ -21,12 +21,24 @@ pub(crate) struct SlotIdentity {
     pub(crate) enrolled_unix_nanos: u64,
     /// First 16 bytes of the thread name at enrolment.
     pub(crate) command: [u64; 2],
-    pub(crate) reserved: [u64; 9],
+    /// Rung by those who grant something to a waiter that shares it: what the participant's helper sleeps on.
+    pub(crate) doorbell: u32,
+    pub(crate) reserved_a: u32,
+    pub(crate) reserved_b: [u64; 8],
 }
 
 impl SlotIdentity {
-    pub(crate) const FIELDS: &[Field] =
-        fields!(SlotIdentity { generation, pid, pid_namespace, uid, enrolled_unix_nanos, command, reserved });
+    pub(crate) const FIELDS: &[Field] = fields!(SlotIdentity {
+        generation,
+        pid,
+        pid_namespace,
+        uid,
+        enrolled_unix_nanos,
+        command,
+        doorbell,
+        reserved_a,
+        reserved_b
+    });
 }
 
 /// Words from one slot's generation to the next one's.

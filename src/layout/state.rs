@@ -90,11 +90,16 @@ pub(crate) struct LimitRule {
 /// Place of one waiter in the queue; its wish and doorbell are in the waiters region.
 #[repr(C)]
 pub(crate) struct WaiterLink {
-    /// Free, waiting, granted or refused, with the slot of its participant.
+    /// 0 free, 1 waiting, 2 granted, 3 refused for good.
     pub(crate) state: u64,
+    /// Who waits.
+    pub(crate) slot: u64,
     pub(crate) generation: u64,
     pub(crate) ticket: u64,
+    /// In the queue, or in the list of free entries.
     pub(crate) next: u64,
+    pub(crate) previous: u64,
+    pub(crate) reserved: [u64; 2],
 }
 
 impl SetWords {
@@ -135,13 +140,14 @@ impl LimitRule {
 }
 
 impl WaiterLink {
-    pub(crate) const FIELDS: &[Field] = fields!(WaiterLink { state, generation, ticket, next });
+    pub(crate) const FIELDS: &[Field] =
+        fields!(WaiterLink { state, slot, generation, ticket, next, previous, reserved });
 }
 
 const SET_WORDS: u32 = 24;
 const LIMIT_WORDS: u32 = 8;
 const RULE_WORDS: u32 = 8;
-const LINK_WORDS: u32 = 4;
+const LINK_WORDS: u32 = 8;
 
 const _: () = {
     assert!(size_of::<SetWords>() == 8 * SET_WORDS as usize);
@@ -199,7 +205,19 @@ pub(crate) enum RuleWord {
     Dequeued = 5,
 }
 
+/// A field of one waiter's [`WaiterLink`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkWord {
+    State = 0,
+    Slot = 1,
+    Generation = 2,
+    Ticket = 3,
+    Next = 4,
+    Previous = 5,
+}
+
 const _: () = {
+    assert!(LinkWord::Previous as usize == std::mem::offset_of!(WaiterLink, previous) / 8);
     assert!(LimitWord::Unreported as usize == std::mem::offset_of!(LimitWords, unreported) / 8);
     assert!(RuleWord::Dequeued as usize == std::mem::offset_of!(LimitRule, dequeued) / 8);
 };
@@ -211,6 +229,11 @@ impl StateMap {
         BOOT_ID = boot_id,
         TIME_NAMESPACE = time_namespace,
         NEXT_TICKET = next_ticket,
+        QUEUE_HEAD = queue_head,
+        QUEUE_TAIL = queue_tail,
+        QUEUE_LENGTH = queue_length,
+        FREE_WAITERS = free_waiters,
+        USED_WAITERS = used_waiters,
         WALL_OFFSET = wall_offset,
         MANUAL_NOW = manual_now,
         SWEEPS = sweeps,
@@ -260,6 +283,13 @@ impl StateMap {
     /// First word of the rows that say what each slot holds: generation, then one word per limit.
     pub(crate) const fn holding_rows(self) -> usize {
         self.words_before_rows() as usize
+    }
+
+    /// A word of the link of a waiter, who are numbered from 1.
+    pub(crate) const fn link(self, waiter: usize, word: LinkWord) -> usize {
+        let rows = self.slots as usize * (1 + self.limits as usize);
+        let links = self.words_before_rows() as usize + rows;
+        links + waiter.saturating_sub(1) * LINK_WORDS as usize + word as usize
     }
 
     const fn words_before_rows(self) -> u32 {

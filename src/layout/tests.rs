@@ -19,6 +19,7 @@ fn shape() -> Shape {
             ResourceLimit::new("connections", 8).into(),
         ],
         config: [("region".to_owned(), "eu".to_owned())].into(),
+        ..Definition::default()
     };
     Shape {
         slots: 3,

@@ -19,6 +19,26 @@ const RESOURCE: u32 = 3;
 pub(crate) struct Definition {
     pub(crate) limits: Vec<Limit>,
     pub(crate) config: BTreeMap<String, String>,
+    pub(crate) order: Order,
+}
+
+/// Who goes first when there is not enough for all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Whoever came first, among those who want the same limits: nobody starves, and newcomers queue up.
+    #[default]
+    Arrival,
+    /// Whoever fits: small requests pass large ones, and newcomers pass those who wait. Large requests may starve.
+    Any,
+}
+
+impl Order {
+    const fn number(self) -> u32 {
+        match self {
+            Self::Arrival => 0,
+            Self::Any => 1,
+        }
+    }
 }
 
 /// How two definitions differ.
@@ -64,6 +84,7 @@ impl Definition {
             limits: count(self.limits.len()),
             config_entries: count(self.config.len()),
             config_bytes: count(config.len()),
+            order: self.order.number(),
             ..DefinitionHead::zeroed()
         };
         let mut rest = Vec::new();
@@ -93,7 +114,9 @@ impl Definition {
         let limits = limits.map(|it| Limit::from_stored(&bytemuck::pod_read_unaligned(it)));
         let limits = limits.collect::<Result<Vec<_>, _>>()?;
         validate(&limits).map_err(|_| "describes a limit that cannot be")?;
-        Ok(Self { limits, config: decode_config(config, head.config_entries)? })
+        let order = [Order::Arrival, Order::Any].into_iter().find(|order| order.number() == head.order);
+        let order = order.ok_or("names an unknown order")?;
+        Ok(Self { limits, config: decode_config(config, head.config_entries)?, order })
     }
 
     /// The first difference between this definition, found in a segment, and the one asked for. The order of
@@ -113,6 +136,10 @@ impl Definition {
         }
         if let Some(found) = self.limits.iter().find(|it| find(&expected.limits, it.name()).is_none()) {
             return differs(found, &format_args!("no limit {:?}", found.name()), Differs::Limits);
+        }
+        if self.order != expected.order {
+            let text = |it: &Self| format!("order {:?}", it.order);
+            return differs(&text(self), &text(expected), Differs::Limits);
         }
         if self.config != expected.config {
             return differs(&Config(&self.config), &Config(&expected.config), Differs::Config);
@@ -265,6 +292,7 @@ mod tests {
             config: [("region", "eu"), ("", "empty key"), ("z", "")]
                 .map(|(k, v)| (k.to_owned(), v.to_owned()))
                 .into(),
+            order: Order::Any,
         }
     }
 

@@ -18,6 +18,7 @@ use std::time::Duration;
 mod definition;
 mod validate;
 
+pub use self::definition::Order;
 pub(crate) use self::definition::{Definition, Differs, config_fits};
 pub use self::validate::{BadLimit, validate};
 use crate::math::{self, Rule};

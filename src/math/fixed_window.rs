@@ -71,6 +71,10 @@ impl Method for FixedWindow {
         left(rule.capacity, Counter::read(rule, state, now).used)
     }
 
+    fn time_for_more(rule: &Rule, units: u64) -> u64 {
+        low(u128::from(units / rule.capacity) * u128::from(rule.window))
+    }
+
     fn decided_until(rule: &Rule, state: &impl State) -> u64 {
         beginning(rule, state.word(Word::At).into())
     }

@@ -131,6 +131,11 @@ macro_rules! algorithms {
                 match self.algorithm { $(Algorithm::$name => <$method>::available(self, state, now)),+ }
             }
 
+            /// Not after the instant at which so many units can have been admitted, in however many requests.
+            pub(crate) fn earliest(&self, state: &impl State, now: u64, units: u64) -> u64 {
+                match self.algorithm { $(Algorithm::$name => earliest::<$method>(self, state, now, units)),+ }
+            }
+
             /// The latest instant of set time that was decided about.
             pub(crate) fn decided_until(&self, state: &impl State) -> u64 {
                 match self.algorithm { $(Algorithm::$name => <$method>::decided_until(self, state)),+ }
@@ -166,6 +171,17 @@ fn acquire<M: Method>(rule: &Rule, state: &impl State, now: u64, amount: u64) ->
         0 => Verdict::Admit(Changes::NONE),
         amount if amount > M::most(rule) => Verdict::Never,
         amount => M::admit(rule, state, now, amount),
+    }
+}
+
+/// [`Rule::earliest`] by a method.
+fn earliest<M: Method>(rule: &Rule, state: &impl State, now: u64, units: u64) -> u64 {
+    let at_once = units.min(M::most(rule));
+    match acquire::<M>(rule, state, now, at_once) {
+        Verdict::Later { at } => at.saturating_add(M::time_for_more(rule, units - at_once)),
+        _ if units == at_once => now,
+        // The rest can only follow when the limit has been used up, which it is not yet.
+        _ => now.saturating_add(M::time_for_more(rule, units - at_once)),
     }
 }
 

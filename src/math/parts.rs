@@ -228,6 +228,11 @@ pub(crate) trait Method {
     /// What would be admitted now; negative is debt.
     fn available(rule: &Rule, state: &impl State, now: u64) -> i64;
 
+    /// Not more than the time that passes until so many units follow on a limit that is used up.
+    fn time_for_more(rule: &Rule, units: u64) -> u64 {
+        rule.time_for(units.into(), 0).saturating_sub(1)
+    }
+
     /// The latest instant of set time that was decided about.
     fn decided_until(_rule: &Rule, state: &impl State) -> u64 {
         state.word(Word::At)

@@ -204,6 +204,10 @@ impl Method for SlidingWindow {
         }
     }
 
+    fn time_for_more(rule: &Rule, units: u64) -> u64 {
+        low(u128::from(units / rule.capacity) * u128::from(rule.window))
+    }
+
     fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes {
         let window = Window::read(rule, state, now);
         let changes = Changes::NONE.set(Word::At, window.at);

@@ -18,7 +18,7 @@ use super::view::View;
 use super::{Inner, attach_io};
 use crate::clock::Clock;
 use crate::core::{Fault, Participant, Transaction};
-use crate::engine::Engine;
+use crate::engine::Time;
 use crate::error::AttachError;
 use crate::layout::slots::SlotIdentity;
 use crate::layout::state::StateMap;
@@ -250,22 +250,25 @@ impl View {
     }
 
     fn clean_up_set(&self, me: Participant, alone: bool, deadline: u64) -> Result<(), Fault> {
-        let Some(block) = self.try_block(&self.checked.state) else { return Ok(()) };
         let table = self.table();
-        let engine = Engine::new(block, &table);
+        let Ok(engine) = self.engine(&table) else { return Ok(()) };
+        let clock = self.checked.clock;
         if alone {
-            engine.sweep(me, deadline)?;
+            engine.sweep(me, deadline, &clock)?;
         }
-        let mut guard = block.lock(me, deadline)?.guard();
+        let mut guard = engine.lock(me, deadline)?;
         engine.adopt(&mut guard)?;
         if alone {
             engine.holdings().clear_others(&mut guard)?;
+            engine.clear_queue(&mut guard)?;
             engine.mend(&mut guard)?;
             let mut change = guard.begin();
-            rebase(&mut change, self.checked.clock)?;
+            rebase(&mut change, clock)?;
             change.commit();
         }
-        Ok(())
+        // Our predecessor may have held what others wait for.
+        let now = engine.now(&guard, clock.reading())?;
+        engine.serve(&mut guard, u64::MAX, now)
     }
 
     /// Whether the segment was removed.
@@ -290,6 +293,11 @@ impl View {
     pub(super) fn close_all(&self) {
         for block in self.blocks().filter_map(|region| self.try_block(region)) {
             block.close_unlocked();
+        }
+        let table = self.table();
+        if let Ok(engine) = self.engine(&table) {
+            // Fails for damaged words only, whose waiters find out when their slice is over.
+            let _ = engine.ring_all();
         }
     }
 }

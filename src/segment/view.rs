@@ -10,12 +10,13 @@ use std::sync::atomic::AtomicU64;
 
 use super::attach::Source;
 use crate::core::{Block, Fault, Holdings, Slots};
-use crate::engine::Table;
+use crate::engine::{Engine, Table, Waiters};
 use crate::error::{AttachError, Damage, SyncError};
 use crate::layout::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
 use crate::layout::header::{Checked, RegionEntry, RegionKind};
 use crate::layout::slots::{SLOT_WORDS, SlotIdentity};
 use crate::layout::state::StateMap;
+use crate::layout::waiters;
 use crate::limit::Definition;
 use crate::sys::machine::Machine;
 use crate::sys::map::Map;
@@ -48,6 +49,28 @@ impl View {
     pub(crate) fn slot_words(&self, slot: u32) -> &[AtomicU64] {
         let offset = u64::from(slot.saturating_sub(1)) * size_of::<SlotIdentity>() as u64;
         self.map.words64(self.checked.slots.offset + offset, SLOT_WORDS)
+    }
+
+    /// The set's words, as its rules want them.
+    pub(crate) fn engine<'a>(&'a self, table: &'a Table) -> Result<Engine<'a, Machine>, AttachError> {
+        Ok(Engine::new(self.state()?, self.waiters(), table))
+    }
+
+    fn waiters(&self) -> Waiters<'_, Machine> {
+        let (header, region) = (&self.checked.header, &self.checked.waiters);
+        let stride = usize::try_from(waiters::stride(header.limits)).unwrap_or(0);
+        let bytes = stride * header.waiters as usize;
+        let doorbell = offset_of!(SlotIdentity, doorbell);
+        let slots = header.slots as usize * size_of::<SlotIdentity>() - doorbell;
+        Waiters {
+            count: header.waiters as usize,
+            doorbells: self.map.words32(region.offset, bytes / 4),
+            doorbell_stride: stride / 4,
+            words: self.map.words64(region.offset, bytes / 8),
+            stride: stride / 8,
+            shared_doorbells: self.map.words32(self.checked.slots.offset + doorbell as u64, slots / 4),
+            shared_stride: size_of::<SlotIdentity>() / 4,
+        }
     }
 
     pub(crate) fn state(&self) -> Result<Block<'_, Machine>, AttachError> {

@@ -16,6 +16,14 @@ pub(crate) fn coarse() -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
+/// How far apart two readings of [`coarse`] are that differ.
+pub(crate) fn coarse_step() -> u64 {
+    let mut step = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `step` is a live timespec that the call fills in; the clock exists on every Linux.
+    unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC_COARSE, &raw mut step) };
+    step.tv_nsec.cast_unsigned().max(1)
+}
+
 fn read(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a live timespec that the call fills in; both clocks exist on every Linux.

@@ -10,8 +10,8 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{clock, futex};
@@ -182,6 +182,41 @@ impl Drop for ForkGuard<'_> {
     fn drop(&mut self) {
         self.0.store(0, Release);
         futex::wake(self.0, 1);
+    }
+}
+
+/// A value that every process of a line of forks makes for itself, and keeps for ever.
+pub(crate) struct PerProcess<T: 'static> {
+    current: AtomicPtr<Made<T>>,
+}
+
+struct Made<T> {
+    epoch: u64,
+    value: T,
+}
+
+impl<T: Send + Sync> PerProcess<T> {
+    pub(crate) const fn new() -> Self {
+        Self { current: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// The value of this process. One that was inherited is left alone, locked or not.
+    pub(crate) fn get(&self, make: impl Fn() -> T) -> &'static T {
+        let epoch = epoch();
+        loop {
+            let found = self.current.load(Acquire);
+            // SAFETY: null, or a value that was leaked below and is never freed nor changed except through `&T`.
+            if let Some(made) = unsafe { found.as_ref() }
+                && made.epoch == epoch
+            {
+                return &made.value;
+            }
+            let new = Box::into_raw(Box::new(Made { epoch, value: make() }));
+            if self.current.compare_exchange(found, new, AcqRel, Acquire).is_err() {
+                // SAFETY: made just above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+            }
+        }
     }
 }
 

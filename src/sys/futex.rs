@@ -5,6 +5,7 @@
 
 use std::ptr;
 use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Acquire;
 
 use nix::errno::Errno;
 
@@ -35,6 +36,71 @@ pub(crate) fn wait(word: &AtomicU32, seen: u32, nanos: u64) -> Ended {
         _ => Ended::Woken,
     }
 }
+
+/// Most words that one call can sleep on.
+const MOST_WORDS: usize = 128;
+/// How long to sleep at a time where the kernel cannot sleep on all of the words.
+const POLL_NANOS: u64 = 5_000_000;
+
+/// Sleeps while every word is as seen, until `until` by the monotonic clock; false if that time came, or a signal.
+///
+/// Before Linux 5.16, or with more than 128 words, it only watches the first of several and looks at the rest every
+/// few milliseconds.
+pub(crate) fn wait_any(words: &[(&AtomicU32, u32)], until: u64) -> bool {
+    let has_changed = || words.iter().any(|(word, seen)| word.load(Acquire) != *seen);
+    let entries: Vec<Waitv> = words
+        .iter()
+        .map(|(word, seen)| Waitv {
+            value: u64::from(*seen),
+            address: word.as_ptr().addr() as u64,
+            flags: SIZE_32,
+            reserved: 0,
+        })
+        .collect();
+    let end = libc::timespec {
+        tv_sec: libc::time_t::try_from(until / NANOS_PER_SECOND).unwrap_or(libc::time_t::MAX),
+        tv_nsec: (until % NANOS_PER_SECOND).cast_signed(),
+    };
+    let result = if entries.len() > MOST_WORDS {
+        Err(Errno::ENOSYS)
+    } else {
+        // SAFETY: the entries and the timespec are live for the whole call, and so are the words that the entries
+        // point to, through the references in `words`; the kernel only reads them.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex_waitv,
+                entries.as_ptr(),
+                entries.len(),
+                0,
+                &raw const end,
+                libc::CLOCK_MONOTONIC,
+            )
+        };
+        Errno::result(result)
+    };
+    match (result, words.first()) {
+        (Err(Errno::ENOSYS), Some((word, seen))) => {
+            let left = until.saturating_sub(super::clock::monotonic());
+            let left = if words.len() > 1 { left.min(POLL_NANOS) } else { left };
+            wait(word, *seen, left);
+            has_changed()
+        }
+        (Ok(_) | Err(Errno::EAGAIN), _) => true,
+        _ => has_changed(),
+    }
+}
+
+/// `struct futex_waitv` of the kernel.
+#[repr(C)]
+struct Waitv {
+    value: u64,
+    address: u64,
+    flags: u32,
+    reserved: u32,
+}
+
+/// A 32-bit word, shared between processes.
+const SIZE_32: u32 = 2;
 
 /// Why a sleep ended.
 pub(crate) enum Ended {

@@ -1,0 +1,445 @@
+//! The queue: who waits, in which order, and grants that are made on their behalf.
+//!
+//! An entry is in one of four states, changed under the lock only:
+//!
+//! | state   | in the queue | what it wants | left by                                             |
+//! | ------- | ------------ | ------------- | --------------------------------------------------- |
+//! | free    | no           |               | its next waiter                                     |
+//! | waiting | yes          | not charged   | a grant, a refusal for good, leaving, a death       |
+//! | granted | no           | charged       | its waiter, who collects it; a death, which returns |
+//! | refused | no           | not charged   | its waiter, who learns that it can never be had     |
+//!
+//! Whoever holds the lock and has made room grants to those who wait, in their order, so a waiter that is stopped
+//! delays nobody. What a waiter wants is written to its entry before the entry is linked; doorbells ring after the
+//! commit, and again, all of them, by whoever takes the lock from the dead.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::{Engine, Place, Wants};
+use crate::core::{Env, Fault, Guard, NEVER, Participant, Transaction};
+use crate::layout::state::{LinkWord, RuleWord, StateMap};
+use crate::layout::waiters::WaiterWord;
+use crate::limit::Order;
+use crate::math::Verdict;
+
+pub(super) const FREE: u64 = 0;
+pub(super) const WAITING: u64 = 1;
+pub(super) const GRANTED: u64 = 2;
+pub(super) const REFUSED: u64 = 3;
+
+/// The shared words of waiters, beside the links in the state block.
+pub struct Waiters<'a, E: Env> {
+    /// How many entries there are.
+    pub count: usize,
+    /// The doorbell of the first entry, and so on every `doorbell_stride`.
+    pub doorbells: &'a [E::U32],
+    /// Words from doorbell to doorbell.
+    pub doorbell_stride: usize,
+    /// The first entry, and so on every `stride`.
+    pub words: &'a [E::U64],
+    /// Words from entry to entry.
+    pub stride: usize,
+    /// The doorbell of the participant in slot 1, and so on every `shared_stride`.
+    pub shared_doorbells: &'a [E::U32],
+    /// Words from one participant's doorbell to the next.
+    pub shared_stride: usize,
+}
+
+impl<E: Env> Clone for Waiters<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Env> Copy for Waiters<'_, E> {}
+
+impl<'a, E: Env> Waiters<'a, E> {
+    /// What a waiter sleeps on; waiters are numbered from 1.
+    pub fn doorbell(&self, waiter: usize) -> Result<&'a E::U32, Fault> {
+        let place = waiter.checked_sub(1).filter(|place| *place < self.count);
+        let found = place.and_then(|place| self.doorbells.get(place * self.doorbell_stride));
+        found.ok_or(Fault::OutOfRange { index: waiter, words: self.count })
+    }
+
+    /// What the helper of a participant sleeps on.
+    pub fn shared_doorbell(&self, slot: u32) -> Result<&'a E::U32, Fault> {
+        let place = (slot as usize).checked_sub(1).map(|place| place * self.shared_stride);
+        let found = place.and_then(|place| self.shared_doorbells.get(place));
+        found.ok_or(Fault::OutOfRange { index: slot as usize, words: self.shared_doorbells.len() })
+    }
+
+    fn word(&self, waiter: usize, word: WaiterWord) -> Result<&'a E::U64, Fault> {
+        let place = waiter.checked_sub(1).filter(|place| *place < self.count);
+        let found = place.and_then(|place| self.words.get(place * self.stride + word.place()));
+        found.ok_or(Fault::OutOfRange { index: waiter, words: self.count })
+    }
+}
+
+/// What became of an attempt to grant.
+enum Attempt {
+    /// Granted or refused for good: it has left the queue.
+    Settled,
+    /// Its rates allow it from this instant on; never, if only permits are in the way.
+    NotYet { at: u64 },
+}
+
+impl<E: Env> Engine<'_, E> {
+    pub(super) fn link(
+        &self,
+        change: &Transaction<'_, '_, E>,
+        waiter: usize,
+        word: LinkWord,
+    ) -> Result<u64, Fault> {
+        change.get(self.table.map.link(waiter, word))
+    }
+
+    fn set_link(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        waiter: usize,
+        word: LinkWord,
+        value: u64,
+    ) -> Result<(), Fault> {
+        change.set(self.table.map.link(waiter, word), value)
+    }
+
+    pub(super) fn read(&self, waiter: usize, word: WaiterWord) -> Result<u64, Fault> {
+        Ok(self.block.env.load64(self.waiters.word(waiter, word)?, Relaxed))
+    }
+
+    pub(super) fn note(&self, waiter: usize, word: WaiterWord, value: u64) -> Result<(), Fault> {
+        self.block.env.store64(self.waiters.word(waiter, word)?, value, Relaxed);
+        Ok(())
+    }
+
+    /// The number in a word, if it can be that of a waiter; 0 is none.
+    pub(super) fn waiter(&self, number: u64) -> Result<usize, Fault> {
+        let waiter = usize::try_from(number).ok().filter(|waiter| *waiter <= self.waiters.count);
+        waiter.ok_or(Fault::OutOfRange { index: usize::MAX, words: self.waiters.count })
+    }
+
+    /// What a waiter wants, as it wrote it; somebody else's bytes.
+    pub(super) fn wants_of(&self, waiter: usize) -> Result<Wants, Fault> {
+        let mut mask = self.read(waiter, WaiterWord::Mask)? & self.table.all();
+        let mut wants = Wants::none();
+        while mask != 0 {
+            let limit = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            wants.set(limit, self.read(waiter, WaiterWord::Amount(limit))?);
+        }
+        Ok(wants)
+    }
+
+    fn participant_of(&self, guard: &Guard<'_, E>, waiter: usize) -> Result<Participant, Fault> {
+        let get = |word| guard.get(self.table.map.link(waiter, word));
+        let slot = u32::try_from(get(LinkWord::Slot)?).unwrap_or(u32::MAX);
+        Ok(Participant { slot, generation: get(LinkWord::Generation)? })
+    }
+
+    /// The state of an entry.
+    pub(super) fn state_of(&self, guard: &Guard<'_, E>, waiter: usize) -> Result<u64, Fault> {
+        guard.get(self.table.map.link(waiter, LinkWord::State))
+    }
+
+    /// Whether somebody waits for one of these limits.
+    pub fn is_waited_for(&self, guard: &Guard<'_, E>, mut mask: u64) -> Result<bool, Fault> {
+        if guard.get(StateMap::QUEUE_LENGTH)? == 0 {
+            return Ok(false);
+        }
+        mask &= self.table.all();
+        while mask != 0 {
+            let limit = mask.trailing_zeros() as usize;
+            mask &= mask - 1;
+            let word = |word| guard.get(self.table.map.rule(limit, word));
+            if word(RuleWord::Enqueued)? != word(RuleWord::Dequeued)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// How many waiters want one of these limits; with a place in the queue, those before it.
+    pub fn ahead(&self, guard: &Guard<'_, E>, mask: u64, of: Option<&Place>) -> Result<u64, Fault> {
+        let mut ahead = 0;
+        self.walk(guard, |waiter| {
+            if of.is_some_and(|place| place.waiter == waiter) {
+                return Ok(false);
+            }
+            ahead += u64::from(self.read(waiter, WaiterWord::Mask)? & mask != 0);
+            Ok(true)
+        })?;
+        Ok(ahead)
+    }
+
+    /// Visits those in the queue, in order, until `visit` has seen enough.
+    pub(super) fn walk(
+        &self,
+        guard: &Guard<'_, E>,
+        mut visit: impl FnMut(usize) -> Result<bool, Fault>,
+    ) -> Result<(), Fault> {
+        let mut waiter = self.waiter(guard.get(StateMap::QUEUE_HEAD)?)?;
+        for _ in 0..self.waiters.count {
+            if waiter == 0 || !visit(waiter)? {
+                break;
+            }
+            waiter = self.waiter(guard.get(self.table.map.link(waiter, LinkWord::Next))?)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the guard's holder at the end of the queue; none if all entries are in use.
+    pub(super) fn enqueue(
+        &self,
+        guard: &mut Guard<'_, E>,
+        wants: &Wants,
+        owing: u64,
+        deadline: u64,
+        shares_doorbell: bool,
+    ) -> Result<Option<(usize, u64)>, Fault> {
+        let me = guard.holder();
+        let used = self.waiter(guard.get(StateMap::USED_WAITERS)?)?;
+        let free = self.waiter(guard.get(StateMap::FREE_WAITERS)?)?;
+        let waiter = if free != 0 { free } else { used + 1 };
+        if waiter > self.waiters.count {
+            return Ok(None);
+        }
+        // While nobody can reach it.
+        self.note(waiter, WaiterWord::Mask, wants.demand())?;
+        self.note(waiter, WaiterWord::Deadline, deadline)?;
+        self.note(waiter, WaiterWord::WakesAt, NEVER)?;
+        self.note(waiter, WaiterWord::SharesDoorbell, shares_doorbell.into())?;
+        self.note(waiter, WaiterWord::Owing, owing)?;
+        for (limit, amount) in wants.iter() {
+            self.note(waiter, WaiterWord::Amount(limit), amount)?;
+        }
+        let mut change = guard.begin();
+        if free != 0 {
+            let next = self.link(&change, waiter, LinkWord::Next)?;
+            change.set(StateMap::FREE_WAITERS, next)?;
+        } else {
+            change.set(StateMap::USED_WAITERS, waiter as u64)?;
+        }
+        let ticket = change.get(StateMap::NEXT_TICKET)?;
+        change.set(StateMap::NEXT_TICKET, ticket.wrapping_add(1))?;
+        let tail = self.waiter(change.get(StateMap::QUEUE_TAIL)?)?;
+        let facts = [
+            (LinkWord::State, WAITING),
+            (LinkWord::Slot, me.slot.into()),
+            (LinkWord::Generation, me.generation),
+            (LinkWord::Ticket, ticket),
+            (LinkWord::Next, 0),
+            (LinkWord::Previous, tail as u64),
+        ];
+        for (word, value) in facts {
+            self.set_link(&mut change, waiter, word, value)?;
+        }
+        match tail {
+            0 => change.set(StateMap::QUEUE_HEAD, waiter as u64)?,
+            tail => self.set_link(&mut change, tail, LinkWord::Next, waiter as u64)?,
+        }
+        change.set(StateMap::QUEUE_TAIL, waiter as u64)?;
+        self.add(&mut change, StateMap::QUEUE_LENGTH, 1)?;
+        for (limit, amount) in wants.iter() {
+            self.add(&mut change, self.table.map.rule(limit, RuleWord::Enqueued), amount)?;
+        }
+        change.commit();
+        Ok(Some((waiter, ticket)))
+    }
+
+    /// Takes an entry out of the queue; it gets another state by the caller, in the same transaction.
+    pub(super) fn unlink(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        waiter: usize,
+        wants: &Wants,
+    ) -> Result<(), Fault> {
+        let next = self.waiter(self.link(change, waiter, LinkWord::Next)?)?;
+        let previous = self.waiter(self.link(change, waiter, LinkWord::Previous)?)?;
+        match previous {
+            0 => change.set(StateMap::QUEUE_HEAD, next as u64)?,
+            previous => self.set_link(change, previous, LinkWord::Next, next as u64)?,
+        }
+        match next {
+            0 => change.set(StateMap::QUEUE_TAIL, previous as u64)?,
+            next => self.set_link(change, next, LinkWord::Previous, previous as u64)?,
+        }
+        self.add(change, StateMap::QUEUE_LENGTH, 1u64.wrapping_neg())?;
+        for (limit, amount) in wants.iter() {
+            self.add(change, self.table.map.rule(limit, RuleWord::Dequeued), amount)?;
+        }
+        Ok(())
+    }
+
+    /// Makes an entry that is in no queue free for others.
+    pub(super) fn free(&self, change: &mut Transaction<'_, '_, E>, waiter: usize) -> Result<(), Fault> {
+        let first = change.get(StateMap::FREE_WAITERS)?;
+        self.set_link(change, waiter, LinkWord::State, FREE)?;
+        self.set_link(change, waiter, LinkWord::Next, first)?;
+        change.set(StateMap::FREE_WAITERS, waiter as u64)
+    }
+
+    /// Grants to those who wait, after there has come to be more of the limits in `affected`: in their order, as
+    /// long as there is something to hand out.
+    pub fn serve(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
+        if !self.is_waited_for(guard, affected)? {
+            return Ok(());
+        }
+        let mut blocked = 0u64;
+        // Whom to rouse besides the first in the queue, should that one be stopped.
+        let mut backup: Option<(u64, u64)> = None;
+        let mut waiter = self.waiter(guard.get(StateMap::QUEUE_HEAD)?)?;
+        for _ in 0..self.waiters.count {
+            if waiter == 0 || affected & !blocked == 0 && backup.is_none() {
+                break;
+            }
+            let next = self.waiter(guard.get(self.table.map.link(waiter, LinkWord::Next))?)?;
+            let slot = guard.get(self.table.map.link(waiter, LinkWord::Slot))?;
+            let mask = self.read(waiter, WaiterWord::Mask)?;
+            if let Some((_, at)) = backup.filter(|(first, _)| *first != slot) {
+                self.rouse(waiter, slot, at)?;
+                backup = None;
+            }
+            let in_order = self.table.order == Order::Arrival;
+            if in_order && mask & blocked != 0 || mask & affected == 0 {
+                blocked |= mask;
+            } else {
+                match self.try_grant(guard, waiter, now)? {
+                    Attempt::Settled => self.ring(waiter, slot)?,
+                    Attempt::NotYet { at } => {
+                        if in_order {
+                            blocked |= mask;
+                        }
+                        if self.rouse(waiter, slot, at)? {
+                            backup = Some((slot, at));
+                        }
+                    }
+                }
+            }
+            waiter = next;
+        }
+        Ok(())
+    }
+
+    /// Lets a waiter set its alarm anew, if it would oversleep this instant.
+    fn rouse(&self, waiter: usize, slot: u64, at: u64) -> Result<bool, Fault> {
+        if at >= self.read(waiter, WaiterWord::WakesAt)? {
+            return Ok(false);
+        }
+        self.note(waiter, WaiterWord::WakesAt, at)?;
+        self.ring(waiter, slot)?;
+        Ok(true)
+    }
+
+    fn try_grant(&self, guard: &mut Guard<'_, E>, waiter: usize, now: u64) -> Result<Attempt, Fault> {
+        let who = self.participant_of(guard, waiter)?;
+        let wants = self.wants_of(waiter)?;
+        let owing = self.read(waiter, WaiterWord::Owing)?;
+        let owns_row = guard.get(self.holdings().row(who.slot))? == who.generation;
+        let mut change = guard.begin();
+        if owns_row && self.charge_all(&mut change, who, &wants, owing, now)? {
+            self.unlink(&mut change, waiter, &wants)?;
+            self.set_link(&mut change, waiter, LinkWord::State, GRANTED)?;
+            change.commit();
+            return Ok(Attempt::Settled);
+        }
+        drop(change);
+        if let Some(at) = self.rates_allow_at(guard, &wants, now)?
+            && owns_row
+        {
+            return Ok(Attempt::NotYet { at: if at > now { at } else { NEVER } });
+        }
+        // More than there ever is, since the limits were changed; or damage.
+        let mut change = guard.begin();
+        self.unlink(&mut change, waiter, &wants)?;
+        self.set_link(&mut change, waiter, LinkWord::State, REFUSED)?;
+        change.commit();
+        Ok(Attempt::Settled)
+    }
+
+    /// The instant from which on all rates allow what is wanted; permits apart. None if that never comes.
+    pub(super) fn rates_allow_at(
+        &self,
+        guard: &Guard<'_, E>,
+        wants: &Wants,
+        now: u64,
+    ) -> Result<Option<u64>, Fault> {
+        let get = |index: usize| guard.get(index).unwrap_or(0);
+        let mut latest = now;
+        for (limit, amount) in wants.iter() {
+            if amount > self.table.most(limit, get) {
+                return Ok(None);
+            }
+            let Some(rule) = self.table.rule(limit, get) else { continue };
+            match rule.acquire(&self.table.state(limit, get), now, amount) {
+                Verdict::Admit(_) => {}
+                Verdict::Later { at } => latest = latest.max(at),
+                Verdict::Never => return Ok(None),
+            }
+        }
+        Ok(Some(latest))
+    }
+
+    /// Rings the doorbell of a waiter, and of its participant if it shares one. After the commit, under the lock.
+    pub(super) fn ring(&self, waiter: usize, slot: u64) -> Result<(), Fault> {
+        self.turn(self.waiters.doorbell(waiter)?);
+        if self.read(waiter, WaiterWord::SharesDoorbell)? != 0 {
+            self.turn(self.waiters.shared_doorbell(u32::try_from(slot).unwrap_or(u32::MAX))?);
+        }
+        Ok(())
+    }
+
+    fn turn(&self, doorbell: &E::U32) {
+        let env = self.block.env;
+        let mut seen = env.load32(doorbell, Relaxed);
+        while let Err(now) = env.cas32(doorbell, seen, seen.wrapping_add(1), Release) {
+            seen = now;
+        }
+        env.wake_all(doorbell);
+    }
+
+    /// Rings all doorbells in use: after the death of somebody who may have owed a ring, or when the set was
+    /// removed. Needs no lock.
+    pub fn ring_all(&self) -> Result<(), Fault> {
+        let used = self.block.env.load64(self.block.word(StateMap::USED_WAITERS)?, Acquire);
+        for waiter in 1..=self.waiter(used).unwrap_or(self.waiters.count) {
+            let link = |word| {
+                let word = self.block.word(self.table.map.link(waiter, word))?;
+                Ok(self.block.env.load64(word, Relaxed))
+            };
+            if link(LinkWord::State)? != FREE {
+                self.ring(waiter, link(LinkWord::Slot)?).or_else(no_such_slot)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets the queue. For the first to attach when nobody else is.
+    pub fn clear_queue(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
+        let mut change = guard.begin();
+        let words = [
+            StateMap::QUEUE_HEAD,
+            StateMap::QUEUE_TAIL,
+            StateMap::QUEUE_LENGTH,
+            StateMap::FREE_WAITERS,
+            StateMap::USED_WAITERS,
+        ];
+        for word in words {
+            if change.get(word)? != 0 {
+                change.set(word, 0)?;
+            }
+        }
+        for limit in 0..self.table.len() {
+            let enqueued = change.get(self.table.map.rule(limit, RuleWord::Enqueued))?;
+            let dequeued = self.table.map.rule(limit, RuleWord::Dequeued);
+            if change.get(dequeued)? != enqueued {
+                change.set(dequeued, enqueued)?;
+            }
+        }
+        change.commit();
+        Ok(())
+    }
+}
+
+/// A slot that an entry never had, or that somebody damaged: nobody sleeps behind it.
+fn no_such_slot(fault: Fault) -> Result<(), Fault> {
+    if matches!(fault, Fault::OutOfRange { .. }) { Ok(()) } else { Err(fault) }
+}

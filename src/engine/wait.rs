@@ -1,0 +1,259 @@
+//! Waiting for a grant: join the queue, sleep, look, leave.
+//!
+//! A waiter sleeps on its doorbell until it is rung, until its deadline, or until the instant at which it may be
+//! served; then it serves the queue itself, those before it first. So nobody depends on anybody else's being
+//! awake. Slices are only there to find the dead.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+use smallvec::SmallVec;
+
+use super::queue::{FREE, GRANTED, WAITING};
+use super::{Engine, Wants};
+use crate::core::{Env, Fault, Guard, NEVER, Participant, Waited, Waiting};
+use crate::layout::state::{RuleWord, StateMap};
+use crate::layout::waiters::WaiterWord;
+use crate::limit::Order;
+
+/// The clock of a set.
+pub trait Time {
+    /// What it reads.
+    fn reading(&self) -> u64;
+    /// When, by the clock of deadlines, it will surely have reached a reading; never, if somebody moves it.
+    fn reached(&self, reading: u64) -> u64;
+}
+
+/// A place in the queue.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The entry.
+    pub waiter: usize,
+    /// Its number in the order of arrival.
+    pub ticket: u64,
+    /// For each limit wanted, all units that ever joined the queue, this waiter's included.
+    marks: SmallVec<[u64; 4]>,
+    /// What the doorbell said when the lock was last held.
+    pub seen: u32,
+    /// When to look again, by the clock of deadlines.
+    pub wakes_at: u64,
+}
+
+/// What came of asking.
+#[derive(Clone, Debug)]
+pub enum Entered {
+    /// Charged.
+    Granted {
+        /// Its number in the order of arrival.
+        ticket: u64,
+    },
+    /// It does not fit now.
+    Refused,
+    /// It might fit, but others came first.
+    Queued {
+        /// How many.
+        ahead: u64,
+    },
+    /// Waiting from now on.
+    Waiting(Place),
+    /// There is no room in the queue.
+    Full,
+}
+
+/// What became of a waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Still waiting.
+    Waiting,
+    /// Charged, and no longer in the queue.
+    Granted,
+    /// It can never be had; no longer in the queue.
+    Refused,
+}
+
+/// How a request waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// Until when, by the clock of deadlines.
+    pub deadline: u64,
+    /// Whether its participant's doorbell is to be rung too.
+    pub shares_doorbell: bool,
+}
+
+impl<E: Env> Engine<'_, E> {
+    /// Takes what is wanted if it is there and nobody came first; else joins the queue, if there is patience.
+    pub fn enter(
+        &self,
+        guard: &mut Guard<'_, E>,
+        wants: &Wants,
+        owing: u64,
+        patience: Option<Patience>,
+        time: &impl Time,
+        now: u64,
+    ) -> Result<Entered, Fault> {
+        self.adopt(guard)?;
+        let mask = wants.demand();
+        let in_order = self.table.order == Order::Arrival;
+        if in_order && self.is_waited_for(guard, mask)? {
+            self.serve(guard, mask, now)?;
+        }
+        let is_first = !in_order || !self.is_waited_for(guard, mask)?;
+        if is_first && let Some(ticket) = self.take(guard, wants, owing, now)? {
+            return Ok(Entered::Granted { ticket });
+        }
+        let is_possible = self.rates_allow_at(guard, wants, now)?.is_some();
+        let Some(patience) = patience.filter(|_| is_possible) else {
+            if is_first || !is_possible {
+                return Ok(Entered::Refused);
+            }
+            return Ok(Entered::Queued { ahead: self.ahead(guard, mask, None)? });
+        };
+        let Patience { deadline, shares_doorbell } = patience;
+        let Some((waiter, ticket)) = self.enqueue(guard, wants, owing, deadline, shares_doorbell)? else {
+            return Ok(Entered::Full);
+        };
+        let mut marks = SmallVec::new();
+        for (limit, _) in wants.iter() {
+            marks.push(guard.get(self.table.map.rule(limit, RuleWord::Enqueued))?);
+        }
+        let mut place = Place { waiter, ticket, marks, seen: 0, wakes_at: NEVER };
+        self.set_alarm(guard, &mut place, wants, time, now)?;
+        Ok(Entered::Waiting(place))
+    }
+
+    /// Looks after a waiter: serves the queue if its time has come, and says what became of it.
+    pub fn look(
+        &self,
+        guard: &mut Guard<'_, E>,
+        place: &mut Place,
+        wants: &Wants,
+        time: &impl Time,
+        now: u64,
+    ) -> Result<Look, Fault> {
+        if self.state_of(guard, place.waiter)? == WAITING {
+            self.serve(guard, u64::MAX, now)?;
+        }
+        let look = match self.state_of(guard, place.waiter)? {
+            WAITING => {
+                self.set_alarm(guard, place, wants, time, now)?;
+                return Ok(Look::Waiting);
+            }
+            GRANTED => Look::Granted,
+            _ => Look::Refused,
+        };
+        self.collect(guard, place)?;
+        Ok(look)
+    }
+
+    /// Leaves the queue, unless there is a grant or refusal to collect.
+    pub fn leave(
+        &self,
+        guard: &mut Guard<'_, E>,
+        place: &Place,
+        wants: &Wants,
+        now: u64,
+    ) -> Result<Look, Fault> {
+        match self.state_of(guard, place.waiter)? {
+            WAITING => {
+                let mut change = guard.begin();
+                self.unlink(&mut change, place.waiter, wants)?;
+                self.free(&mut change, place.waiter)?;
+                change.commit();
+                // Those behind may fit.
+                self.serve(guard, wants.demand(), now)?;
+                Ok(Look::Waiting)
+            }
+            state => {
+                self.collect(guard, place)?;
+                Ok(if state == GRANTED { Look::Granted } else { Look::Refused })
+            }
+        }
+    }
+
+    fn collect(&self, guard: &mut Guard<'_, E>, place: &Place) -> Result<(), Fault> {
+        if self.state_of(guard, place.waiter)? != FREE {
+            let mut change = guard.begin();
+            self.free(&mut change, place.waiter)?;
+            change.commit();
+        }
+        Ok(())
+    }
+
+    /// Notes what the doorbell says now, and when to look without being rung.
+    fn set_alarm(
+        &self,
+        guard: &Guard<'_, E>,
+        place: &mut Place,
+        wants: &Wants,
+        time: &impl Time,
+        now: u64,
+    ) -> Result<(), Fault> {
+        let at = self.due(guard, place, wants, now)?;
+        self.note(place.waiter, WaiterWord::WakesAt, at)?;
+        let offset = guard.get(StateMap::CLOCK_OFFSET)?;
+        place.wakes_at = if at == NEVER { NEVER } else { time.reached(at.wrapping_sub(offset)) };
+        place.seen = self.block.env.load32(self.waiters.doorbell(place.waiter)?, Acquire);
+        Ok(())
+    }
+
+    /// When a waiter may be served, if all goes as fast as it can. Not later than that: others may be stopped.
+    fn due(&self, guard: &Guard<'_, E>, place: &Place, wants: &Wants, now: u64) -> Result<u64, Fault> {
+        let get = |index: usize| guard.get(index).unwrap_or(0);
+        let mut due = now;
+        for ((limit, amount), mark) in wants.iter().zip(&place.marks) {
+            let Some(rule) = self.table.rule(limit, get) else { continue };
+            // What those before wait for, and what this one waits for.
+            let left = get(self.table.map.rule(limit, RuleWord::Dequeued));
+            let units = mark.wrapping_sub(left).max(amount);
+            due = due.max(rule.earliest(&self.table.state(limit, get), now, units));
+        }
+        if due > now {
+            return Ok(due);
+        }
+        // Its own rates would allow it: it waits for permits, which ring, or for somebody before it, who may be
+        // stopped when the time comes.
+        let mut first = NEVER;
+        self.walk(guard, |waiter| {
+            if waiter == place.waiter {
+                return Ok(false);
+            }
+            if let Some(at) = self.rates_allow_at(guard, &self.wants_of(waiter)?, now)?
+                && at > now
+            {
+                first = first.min(at);
+            }
+            Ok(true)
+        })?;
+        Ok(first)
+    }
+
+    /// Sleeps until there is a reason to look, or until `deadline`. After each slice, `slice_over` may end it.
+    pub fn sleep(
+        &self,
+        me: Participant,
+        place: &Place,
+        deadline: u64,
+        interval: u64,
+        time: &impl Time,
+        mut slice_over: impl FnMut() -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let env = self.block.env;
+        let doorbell = self.waiters.doorbell(place.waiter)?;
+        let until = deadline.min(place.wakes_at);
+        // Either we see that the set was removed, or whoever removes it sees us and rings.
+        env.fence(SeqCst);
+        while env.load32(doorbell, Acquire) == place.seen && env.load64(self.block.closed, Relaxed) == 0 {
+            let waited = env.wait(Waiting::Doorbell, doorbell, place.seen, until);
+            if until != NEVER && env.now() >= until {
+                return Ok(());
+            }
+            if waited == Waited::SliceOver && self.block.sweep_is_due(interval) {
+                match self.sweep(me, deadline, time) {
+                    Ok(_) | Err(Fault::Busy { .. }) => {}
+                    Err(fault) => return Err(fault),
+                }
+                slice_over()?;
+            }
+        }
+        Ok(())
+    }
+}

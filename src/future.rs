@@ -1,0 +1,198 @@
+//! Wait without a thread: the same queue, for any executor.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::acquisition::Acquisition;
+use crate::answer::{AcquireError, RunError};
+use crate::core::NEVER;
+use crate::engine::Wants;
+use crate::helper::{self, Ticket};
+use crate::request::{BadRequest, Request};
+use crate::set::LimitSet;
+use crate::sys::{clock, fork};
+use crate::wait::{Joined, Looked, Waiting};
+
+impl LimitSet {
+    /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
+    /// process, started when it is first needed, wakes whoever's turn it is.
+    ///
+    /// Dropping the future leaves the queue and gives back what was granted meanwhile.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use limitset::{AcquireError, LimitSet, ResourceLimit};
+    ///
+    /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     struct Unpark(std::thread::Thread);
+    /// #     impl std::task::Wake for Unpark {
+    /// #         fn wake(self: std::sync::Arc<Self>) { self.0.unpark(); }
+    /// #     }
+    /// #     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    /// #     let mut context = std::task::Context::from_waker(&waker);
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(it) = future.as_mut().poll(&mut context) { return it; }
+    /// #         std::thread::park();
+    /// #     }
+    /// # }
+    /// # block_on(async {
+    /// let limits = LimitSet::builder().limit(ResourceLimit::new("connections", 1)).in_memory()?;
+    /// let held = limits.acquire_async(()).await?;
+    /// let late = limits.acquire_async(()).timeout(Duration::from_millis(5)).await;
+    /// assert!(matches!(late, Err(AcquireError::TimedOut(_))));
+    /// held.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As `acquire`, when polled.
+    pub fn acquire_async<'r>(&self, request: impl Into<Request<'r>>) -> AcquireFuture {
+        let mut scratch = Wants::none();
+        let wants = self.keys().wants(&request.into(), &mut scratch).cloned();
+        AcquireFuture { set: self.clone(), wants, timeout: None, state: State::New }
+    }
+
+    /// As [`run`](Self::run), for a body that awaits. Dropping the future cancels the acquisition.
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Acquire`] if nothing was acquired, [`RunError::Body`] if `body` failed.
+    pub async fn run_async<'r, T, E>(
+        &self,
+        request: impl Into<Request<'r>>,
+        body: impl AsyncFnOnce(&mut Acquisition) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        let acquire = self.acquire_async(request);
+        acquire.await?.run_async(body).await
+    }
+}
+
+/// An acquisition to come; see [`LimitSet::acquire_async`].
+#[must_use = "nothing is asked for before it is polled"]
+pub struct AcquireFuture {
+    set: LimitSet,
+    wants: Result<Wants, BadRequest>,
+    timeout: Option<Duration>,
+    state: State,
+}
+
+enum State {
+    New,
+    Waiting {
+        waiting: Waiting,
+        /// Where the helper knows it by; gone once it has been woken.
+        ticket: Ticket,
+        /// The process that it belongs to.
+        epoch: u64,
+    },
+    Over,
+}
+
+impl AcquireFuture {
+    /// Gives up with [`AcquireError::TimedOut`] this long after the first poll.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    fn start(&mut self, context: &Context<'_>) -> Poll<Result<Acquisition, AcquireError>> {
+        let wants = match &self.wants {
+            Ok(wants) => wants,
+            Err(bad) => return Poll::Ready(Err(bad.clone().into())),
+        };
+        let deadline = self.timeout.map_or(NEVER, clock::deadline);
+        let waiting = match self.set.join(wants, deadline, true) {
+            Ok(Ok(Joined::Granted { ticket })) => {
+                return Poll::Ready(Ok(Acquisition::new(self.set.clone(), wants, ticket)));
+            }
+            Ok(Ok(Joined::Waiting(waiting))) => waiting,
+            Ok(Err(refusal)) => return Poll::Ready(Err(refusal)),
+            Err(trouble) => return Poll::Ready(self.set.on_trouble(trouble)),
+        };
+        match helper::watch(&self.set, &waiting, context.waker()) {
+            Ok(ticket) => {
+                self.state = State::Waiting { waiting, ticket, epoch: fork::epoch() };
+                Poll::Pending
+            }
+            Err(trouble) => {
+                waiting.abandon(&self.set, wants);
+                Poll::Ready(self.set.on_trouble(trouble))
+            }
+        }
+    }
+
+    fn resume(&mut self, context: &Context<'_>) -> Poll<Result<Acquisition, AcquireError>> {
+        let (State::Waiting { waiting, ticket, .. }, Ok(wants)) = (&mut self.state, &self.wants) else {
+            return Poll::Pending;
+        };
+        if helper::is_asleep(&self.set, ticket, context.waker()) {
+            return Poll::Pending;
+        }
+        match waiting.look(&self.set, wants) {
+            Looked::Over(answer) => {
+                self.state = State::Over;
+                Poll::Ready(answer)
+            }
+            Looked::Waiting => match helper::watch(&self.set, waiting, context.waker()) {
+                Ok(new) => {
+                    *ticket = new;
+                    Poll::Pending
+                }
+                Err(trouble) => {
+                    waiting.abandon(&self.set, wants);
+                    self.state = State::Over;
+                    Poll::Ready(self.set.on_trouble(trouble))
+                }
+            },
+        }
+    }
+}
+
+impl Future for AcquireFuture {
+    type Output = Result<Acquisition, AcquireError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if matches!(this.state, State::Waiting { epoch, .. } if epoch != fork::epoch()) {
+            // The place in the queue is the parent's; this process asks for its own.
+            this.state = State::New;
+        }
+        let answer = match this.state {
+            State::New => this.start(context),
+            State::Waiting { .. } => this.resume(context),
+            State::Over => Poll::Pending,
+        };
+        if answer.is_ready() {
+            this.state = State::Over;
+        }
+        answer
+    }
+}
+
+impl Drop for AcquireFuture {
+    fn drop(&mut self) {
+        if let (State::Waiting { waiting, ticket, epoch }, Ok(wants)) = (&self.state, &self.wants)
+            && *epoch == fork::epoch()
+        {
+            helper::forget(ticket);
+            waiting.abandon(&self.set, wants);
+        }
+    }
+}
+
+impl fmt::Debug for AcquireFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::New => "new",
+            State::Waiting { .. } => "waiting",
+            State::Over => "over",
+        };
+        f.debug_struct("AcquireFuture").field("state", &state).finish_non_exhaustive()
+    }
+}

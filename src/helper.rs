@@ -1,0 +1,227 @@
+//! The helper thread: wakes futures whose turn it may be.
+//!
+//! One thread per process serves all sets. It sleeps on this process's doorbell in each of them, and until the
+//! earliest alarm of a future; it takes no place in any queue and decides nothing: whoever is woken looks for
+//! itself. Started when it is first needed, it ends when it has had nothing to do for a while. A forked child
+//! starts one of its own.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use crate::answer::Trouble;
+use crate::engine::Engine;
+use crate::set::{LimitSet, attach_trouble};
+use crate::sys::fork::PerProcess;
+use crate::sys::machine::Machine;
+use crate::sys::{clock, futex};
+use crate::wait::Waiting;
+
+/// How long the thread stays when nobody waits.
+const IDLE: Duration = Duration::from_secs(1);
+/// How long a sweep may hold up the wakers: not long, since the lock of one set is nothing to another.
+const SWEEP_PATIENCE: u64 = 20_000_000;
+
+/// Where the helper knows a future by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+/// The helper of one process.
+#[derive(Default)]
+struct Helper {
+    state: Mutex<State>,
+    /// Told when there is something to do for a thread that has nothing.
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    sets: Vec<Watched>,
+    next_ticket: u64,
+    is_running: bool,
+}
+
+/// A set, and the futures that wait for it.
+struct Watched {
+    set: LimitSet,
+    sleepers: Vec<Sleeper>,
+}
+
+struct Sleeper {
+    ticket: Ticket,
+    waiter: usize,
+    /// What the doorbell of its entry said when it went to sleep.
+    seen: u32,
+    /// When to wake it in any case.
+    wakes_at: u64,
+    waker: Waker,
+}
+
+static HELPER: PerProcess<Helper> = PerProcess::new();
+
+/// The helper of this process. One inherited over a fork is left alone: its lock may be held by a thread that does
+/// not exist here.
+fn helper() -> &'static Helper {
+    HELPER.get(Helper::default)
+}
+
+impl Helper {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Wakes `waker` when the doorbell of somebody who waits has rung, or its alarm.
+pub(crate) fn watch(set: &LimitSet, waiting: &Waiting, waker: &Waker) -> Result<Ticket, Trouble> {
+    let helper = helper();
+    let place = &waiting.place;
+    let mut state = helper.lock();
+    state.next_ticket += 1;
+    let ticket = Ticket(state.next_ticket);
+    let sleeper = Sleeper {
+        ticket,
+        waiter: place.waiter,
+        seen: place.seen,
+        wakes_at: place.wakes_at.min(waiting.deadline),
+        waker: waker.clone(),
+    };
+    match state.sets.iter_mut().find(|watched| watched.set.is_same(set)) {
+        Some(watched) => watched.sleepers.push(sleeper),
+        None => state.sets.push(Watched { set: set.clone(), sleepers: vec![sleeper] }),
+    }
+    if !state.is_running {
+        start(helper).map_err(|error| {
+            state.forget(ticket);
+            let path = set.segment().view().path();
+            attach_trouble(crate::segment::attach_io("start a helper thread for", &path, error))
+        })?;
+        state.is_running = true;
+    }
+    helper.work.notify_one();
+    // It may be asleep on the doorbells of the sets it knew before.
+    for watched in &state.sets {
+        rouse_helper(&watched.set);
+    }
+    Ok(ticket)
+}
+
+/// Whether there is nothing to look for yet; then `waker` is the one to wake.
+pub(crate) fn is_asleep(set: &LimitSet, ticket: &Ticket, waker: &Waker) -> bool {
+    let mut state = helper().lock();
+    let watched = state.sets.iter_mut().find(|watched| watched.set.is_same(set));
+    let sleepers = watched.into_iter().flat_map(|watched| &mut watched.sleepers);
+    match sleepers.into_iter().find(|sleeper| sleeper.ticket == *ticket) {
+        Some(sleeper) => {
+            sleeper.waker.clone_from(waker);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Wakes a future no longer.
+pub(crate) fn forget(ticket: &Ticket) {
+    helper().lock().forget(*ticket);
+}
+
+impl State {
+    fn forget(&mut self, ticket: Ticket) {
+        for watched in &mut self.sets {
+            let before = watched.sleepers.len();
+            watched.sleepers.retain(|sleeper| sleeper.ticket != ticket);
+            if before > 0 && watched.sleepers.is_empty() {
+                // The thread keeps the set attached as long as it sleeps on it.
+                rouse_helper(&watched.set);
+            }
+        }
+    }
+}
+
+/// This process's doorbell in a set.
+fn doorbell<'a>(set: &LimitSet, engine: &Engine<'a, Machine>) -> Option<&'a AtomicU32> {
+    let me = set.segment().participant().ok()?;
+    engine.waiters.shared_doorbell(me.slot).ok()
+}
+
+fn rouse_helper(set: &LimitSet) {
+    if let Ok(engine) = set.engine()
+        && let Some(doorbell) = doorbell(set, &engine)
+    {
+        doorbell.fetch_add(1, AcqRel);
+        futex::wake(doorbell, i32::MAX);
+    }
+}
+
+fn sweep_if_due(set: &LimitSet) {
+    let view = set.segment().view();
+    if let (Ok(engine), Ok(me)) = (set.engine(), set.segment().participant())
+        && engine.block.sweep_is_due(view.machine.doorbell_slice)
+    {
+        // What stands in the way of a sweep is found by those who want something of the set.
+        let _ = engine.sweep(me, clock::monotonic().saturating_add(SWEEP_PATIENCE), &set.clock());
+        let _ = view.look_at_name();
+    }
+}
+
+impl Watched {
+    /// Takes out those who have to look: rung, or late. All of them when the set is removed.
+    fn take_roused(&mut self, now: u64, wakers: &mut Vec<Waker>) {
+        let Ok(engine) = self.set.engine() else {
+            return wakers.extend(self.sleepers.drain(..).map(|sleeper| sleeper.waker));
+        };
+        let is_removed = engine.block.closed.load(Acquire) != 0;
+        let is_roused = |sleeper: &mut Sleeper| {
+            let rung = engine.waiters.doorbell(sleeper.waiter).map(|bell| bell.load(Acquire) != sleeper.seen);
+            is_removed || rung.unwrap_or(true) || now >= sleeper.wakes_at
+        };
+        wakers.extend(self.sleepers.extract_if(.., is_roused).map(|sleeper| sleeper.waker));
+    }
+}
+
+fn start(helper: &'static Helper) -> std::io::Result<()> {
+    let builder = std::thread::Builder::new().name("limitset-helper".to_owned());
+    builder.spawn(move || {
+        // Signals are the program's business.
+        let _ = nix::sys::signal::SigSet::all().thread_block();
+        serve(helper);
+    })?;
+    Ok(())
+}
+
+fn serve(helper: &Helper) {
+    loop {
+        let mut state = helper.lock();
+        if state.sets.is_empty() {
+            let waited = helper.work.wait_timeout_while(state, IDLE, |state| state.sets.is_empty());
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            if state.sets.is_empty() {
+                state.is_running = false;
+                return;
+            }
+        }
+        // First what the doorbells say, then who has been rung: whoever is rung in between turns one of them.
+        let sets: Vec<LimitSet> = state.sets.iter().map(|watched| watched.set.clone()).collect();
+        let engines = sets.iter().filter_map(|set| Some((set, set.engine().ok()?)));
+        let doorbells = engines.filter_map(|(set, engine)| doorbell(set, &engine));
+        let doorbells: Vec<_> = doorbells.map(|doorbell| (doorbell, doorbell.load(Acquire))).collect();
+        let now = clock::monotonic();
+        let mut wakers = Vec::new();
+        state.sets.iter_mut().for_each(|watched| watched.take_roused(now, &mut wakers));
+        state.sets.retain(|watched| !watched.sleepers.is_empty());
+        let alarms = state.sets.iter().flat_map(|watched| &watched.sleepers).map(|it| it.wakes_at);
+        let alarm = alarms.min().unwrap_or(now);
+        // A waker may poll its future right here, which comes back for the lock.
+        drop(state);
+        if !wakers.is_empty() {
+            wakers.into_iter().for_each(Waker::wake);
+            continue;
+        }
+        let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
+        let slice_over = now.saturating_add(slices.min().unwrap_or(0));
+        if !futex::wait_any(&doorbells, alarm.min(slice_over)) {
+            sets.iter().for_each(sweep_if_due);
+        }
+    }
+}

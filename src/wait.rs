@@ -1,0 +1,266 @@
+//! Wait: acquire when the limits allow it, in order, for a time or however long it takes.
+
+use std::time::Duration;
+
+use crate::acquisition::Acquisition;
+use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble, Unavailable};
+use crate::background;
+use crate::core::NEVER;
+use crate::engine::{Charge, Engine, Entered, Look, Patience, Place, Wants};
+use crate::observe::Stats;
+use crate::request::Request;
+use crate::set::{LimitSet, attach_trouble};
+use crate::sys::clock;
+use crate::sys::machine::Machine;
+
+/// How long somebody whose time is up still waits for the lock, to leave the queue in order: longer than any lock is
+/// held by a process that runs, and than it takes to notice that its holder has died.
+const LAST_LOCK: Duration = Duration::from_millis(50);
+
+impl LimitSet {
+    /// Acquires what is asked for, waiting until the limits allow it. Those who want the same limits are served in
+    /// the order in which they came, unless the set says [otherwise](crate::Order).
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use limitset::{CallLimit, LimitSet};
+    ///
+    /// let limits = LimitSet::builder().limit(CallLimit::new(2, Duration::from_millis(10))).in_memory()?;
+    /// for _ in 0..6 {
+    ///     limits.acquire(())?.release()?; // waits 5 ms each from the third on
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError`] says why waiting is of no use; nothing was charged then.
+    pub fn acquire<'r>(&self, request: impl Into<Request<'r>>) -> Result<Acquisition, AcquireError> {
+        self.acquire_until(&request.into(), NEVER)
+    }
+
+    /// As [`acquire`](Self::acquire), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::TimedOut`] after `timeout`, with who holds what; else as `acquire`.
+    pub fn acquire_timeout<'r>(
+        &self,
+        request: impl Into<Request<'r>>,
+        timeout: Duration,
+    ) -> Result<Acquisition, AcquireError> {
+        self.acquire_until(&request.into(), clock::deadline(timeout))
+    }
+
+    /// Acquires as [`acquire`](Self::acquire) does, runs `body`, and releases. If `body` fails or panics, what was
+    /// charged is given back where that is possible; if it succeeds without the reports it owes, that is counted as by
+    /// dropping the acquisition.
+    ///
+    /// ```
+    /// use limitset::{LimitSet, RateLimit, RunError};
+    ///
+    /// let limits = LimitSet::builder().limit(RateLimit::per_minute("tokens", 1_000)).in_memory()?;
+    /// let answer = limits.run([("tokens", 600)], |held| {
+    ///     held.settle("tokens", 250)?;
+    ///     Ok::<_, limitset::UsageError>("done")
+    /// })?;
+    /// assert_eq!(answer, "done");
+    /// let failed = limits.run([("tokens", 600)], |_| Err::<(), _>("no answer"));
+    /// assert!(matches!(failed, Err(RunError::Body("no answer"))));
+    /// assert_eq!(limits.stats()?.limit("tokens").unwrap().consumed, 250);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`RunError::Acquire`] if nothing was acquired, [`RunError::Body`] if `body` failed.
+    pub fn run<'r, T, E>(
+        &self,
+        request: impl Into<Request<'r>>,
+        body: impl FnOnce(&mut Acquisition) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        self.acquire(request)?.run(body)
+    }
+
+    /// As [`run`](Self::run), if the limits allow it now.
+    ///
+    /// # Errors
+    ///
+    /// As `run`; nothing is waited for.
+    pub fn try_run<'r, T, E>(
+        &self,
+        request: impl Into<Request<'r>>,
+        body: impl FnOnce(&mut Acquisition) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        self.try_acquire(request)?.run(body)
+    }
+
+    fn acquire_until(&self, request: &Request<'_>, deadline: u64) -> Result<Acquisition, AcquireError> {
+        let mut scratch = Wants::none();
+        let wants = self.keys().wants(request, &mut scratch)?;
+        let waiting = match self.join(wants, deadline, false) {
+            Ok(Ok(Joined::Granted { ticket })) => return Ok(Acquisition::new(self.clone(), wants, ticket)),
+            Ok(Ok(Joined::Waiting(waiting))) => waiting,
+            Ok(Err(refusal)) => return Err(refusal),
+            Err(trouble) => return self.on_trouble(trouble),
+        };
+        waiting.wait(self, wants)
+    }
+
+    /// Asks, and joins the queue if it has to.
+    pub(crate) fn join(
+        &self,
+        wants: &Wants,
+        deadline: u64,
+        shares_doorbell: bool,
+    ) -> Result<Result<Joined, AcquireError>, Trouble> {
+        let since = clock::monotonic();
+        Ok(match self.enter(wants, u64::MAX, Some(Patience { deadline, shares_doorbell }))? {
+            Ok(Entered::Granted { ticket }) => Ok(Joined::Granted { ticket }),
+            Ok(Entered::Waiting(place)) => Ok(Joined::Waiting(Waiting { place, deadline, since })),
+            Ok(_) => Err(AcquireError::QueueFull { waiters: self.segment().info().waiters }),
+            Err(statuses) => Err(statuses.into_refusal()),
+        })
+    }
+}
+
+/// What came of joining.
+pub(crate) enum Joined {
+    Granted { ticket: u64 },
+    Waiting(Waiting),
+}
+
+/// Somebody who waits.
+pub(crate) struct Waiting {
+    pub(crate) place: Place,
+    pub(crate) deadline: u64,
+    since: u64,
+}
+
+/// What a look brought.
+pub(crate) enum Looked {
+    /// Nothing yet.
+    Waiting,
+    /// The end of waiting, good or bad.
+    Over(Result<Acquisition, AcquireError>),
+}
+
+/// What a look under the lock brought.
+enum Outcome {
+    Waiting,
+    Granted,
+    Refused(Statuses),
+    /// Time is up, and the queue was left.
+    Late(Statuses, u64),
+}
+
+impl Waiting {
+    /// Sleeps and looks until there is an answer.
+    fn wait(mut self, set: &LimitSet, wants: &Wants) -> Result<Acquisition, AcquireError> {
+        loop {
+            if let Err(trouble) = self.sleep(set) {
+                self.abandon(set, wants);
+                return set.on_trouble(trouble);
+            }
+            if let Looked::Over(answer) = self.look(set, wants) {
+                return answer;
+            }
+        }
+    }
+
+    fn sleep(&self, set: &LimitSet) -> Result<(), Trouble> {
+        let me = set.segment().participant().map_err(attach_trouble)?;
+        let view = set.segment().view();
+        let interval = view.machine.doorbell_slice;
+        let slept = set
+            .engine()?
+            .sleep(me, &self.place, self.deadline, interval, &set.clock(), || view.look_at_name());
+        slept.map_err(|fault| set.trouble(fault))
+    }
+
+    /// Looks for a grant; serves the queue, or leaves it if time is up. After the end there is nothing to leave.
+    pub(crate) fn look(&mut self, set: &LimitSet, wants: &Wants) -> Looked {
+        let now = clock::monotonic();
+        let is_late = now >= self.deadline;
+        let left = self.deadline.saturating_sub(now).max(clock::nanos(LAST_LOCK));
+        let looked = set.locked_within(left.min(set.segment().patience()), |engine, guard, now| {
+            let statuses = |guard: &_| {
+                let judged = engine.judge(guard, wants, now)?;
+                Ok(Statuses::new(set.keys().clone(), &judged, now))
+            };
+            let look = engine.look(guard, &mut self.place, wants, &set.clock(), now)?;
+            Ok(match look {
+                Look::Granted => Outcome::Granted,
+                Look::Refused => Outcome::Refused(statuses(guard)?),
+                Look::Waiting if !is_late => Outcome::Waiting,
+                Look::Waiting => {
+                    let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
+                    let statuses = statuses(guard)?;
+                    engine.leave(guard, &self.place, wants, now)?;
+                    Outcome::Late(statuses, ahead)
+                }
+            })
+        });
+        match looked {
+            Ok(Outcome::Waiting) => Looked::Waiting,
+            Ok(Outcome::Late(statuses, ahead)) => {
+                Looked::Over(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead)))))
+            }
+            Ok(Outcome::Granted) => Looked::Over(Ok(Acquisition::new(set.clone(), wants, self.place.ticket))),
+            Ok(Outcome::Refused(statuses)) => Looked::Over(Err(statuses.into_refusal())),
+            Err(trouble) => {
+                self.abandon(set, wants);
+                Looked::Over(set.on_trouble(trouble))
+            }
+        }
+    }
+
+    /// Leaves the queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so when
+    /// it can.
+    pub(crate) fn abandon(&self, set: &LimitSet, wants: &Wants) {
+        let (place, wants) = (self.place.clone(), wants.clone());
+        let leave = move |set: &LimitSet, patience| {
+            set.locked_within(patience, |engine, guard, now| leave(engine, guard, &place, &wants, now))
+        };
+        let left = leave(set, clock::nanos(background::DROP_PATIENCE));
+        if let Err(Trouble::Unavailable(Unavailable::Busy { .. })) = left {
+            let set = set.clone();
+            background::run(move || drop(leave(&set, u64::MAX)));
+        }
+    }
+
+    fn timed_out(&self, set: &LimitSet, statuses: Statuses, ahead: u64) -> TimedOut {
+        let waited = Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
+        let in_the_way: Vec<_> =
+            statuses.iter().filter(|it| !it.passed).map(|it| it.key.to_owned()).collect();
+        let me = set.segment().participant().ok();
+        let participants = Stats::read(set.segment().view(), set.keys()).map(|stats| stats.participants);
+        let mut holders = Vec::new();
+        for it in participants.unwrap_or_default() {
+            for (key, amount) in it.holds.into_iter().filter(|(key, _)| in_the_way.contains(key)) {
+                holders.push(Holder {
+                    pid: it.info.as_ref().map_or(0, |info| info.pid),
+                    command: it.info.as_ref().map_or_else(String::new, |info| info.command.clone()),
+                    is_this_process: Some(it.participant) == me,
+                    key,
+                    amount,
+                });
+            }
+        }
+        TimedOut { waited, statuses, ahead, holders }
+    }
+}
+
+fn leave(
+    engine: &Engine<'_, Machine>,
+    guard: &mut crate::core::Guard<'_, Machine>,
+    place: &Place,
+    wants: &Wants,
+    now: u64,
+) -> Result<(), crate::core::Fault> {
+    if engine.leave(guard, place, wants, now)? != Look::Granted {
+        return Ok(());
+    }
+    let charges: Vec<_> = Charge::of(wants, engine.table).collect();
+    engine.finish(guard, &charges, true, now)
+}
