@@ -72,7 +72,8 @@ impl<E: Env> Engine<'_, E> {
             }
         }
         let units = self.holdings().empty_row(guard, slot)?;
-        guard.count(StateMap::REAPED_PARTICIPANTS, 1)?;
+        // A row that nobody has had yet is emptied too, before its first use.
+        guard.count(StateMap::REAPED_PARTICIPANTS, u64::from(guard.get(row)? != 0))?;
         guard.count(StateMap::REAPED_UNITS, units)?;
         Ok(units)
     }
@@ -106,5 +107,17 @@ impl<E: Env> Engine<'_, E> {
             change.commit();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{LimitSet, ResourceLimit};
+
+    #[test]
+    fn the_first_owner_of_a_row_cleans_up_after_nobody() {
+        let limits = LimitSet::builder().limit(ResourceLimit::new("db", 1)).in_memory().unwrap();
+        limits.try_acquire(()).unwrap().release().unwrap();
+        assert_eq!(limits.stats().unwrap().reaped_participants, 0);
     }
 }
