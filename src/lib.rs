@@ -1,37 +1,62 @@
-//! Limits that hold across processes.
-//!
-//! A [`Segment`] is memory that any number of processes share, by name, by path or by inheritance. In it live
-//! locks and permits that survive the death of any holder at any instruction; see [`sync`]:
+//! Limits that hold across processes: rates, calls and resources, acquired together, all or none, by every process
+//! that opens the same name. No daemon, no server; a process may be killed at any instruction, and the others go on.
 //!
 //! ```
-//! use limitset::Segment;
+//! use limitset::{Algorithm, CallLimit, LimitSet, RateLimit, ResourceLimit};
 //!
-//! # let name = format!("test-doc-{}", std::process::id());
-//! // Every process that opens this name shares eight connections. The first one creates it.
-//! let segment = Segment::options().semaphore("connections", 8).open(&name)?;
-//! let connections = segment.semaphore("connections")?;
+//! # let name = format!("test-doc-front-{}", std::process::id());
+//! let limits = LimitSet::builder()
+//!     .limit(CallLimit::per_minute(500))
+//!     .limit(RateLimit::per_minute("tokens", 200_000).algorithm(Algorithm::Gcra))
+//!     .limit(ResourceLimit::new("connections", 8))
+//!     .config("region", "us-east-1")
+//!     .open(&name)?;                                        // every process that opens this name shares it
 //!
-//! let permit = connections.acquire(1)?;
-//! assert_eq!(connections.available()?, 7);
-//! permit.release()?;
-//! # segment.remove_here()?;
+//! let mut held = limits.try_acquire([("tokens", 1_500)])?;  // one call and one connection come along
+//! held.update("tokens", 900)?;                              // 600 back
+//! held.release()?;                                          // or drop
+//! # limits.remove()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! # What holds
 //!
-//! * Several words change together or not at all, whoever is killed when.
-//! * A lock of the dead passes on; permits of the dead return. Only the kernel's word counts for a death, never
-//!   time: a stopped process is alive.
-//! * A forked child is a participant of its own from its first use on, and never releases what its parent holds.
-//! * Bytes that are not a usable segment are a typed error that says what was found, what was expected, and what
-//!   to do.
+//! * **All or none.** An acquisition is charged to all of its limits or to none, whoever is killed when.
+//! * **Never too much.** Integers only: over any time the error of a rate is zero units.
+//! * **A death hurts nobody.** A lock of the dead passes on, their permits return, what they had half done is undone.
+//!   Only the kernel's word counts for a death, never time: a stopped process is alive.
+//! * **A fork is safe.** A child takes part on its own from its first use on, and never releases what its parent
+//!   holds.
+//! * **No lies.** A refusal says what is in the way and when to ask again. More than a limit ever gives is *never*,
+//!   not *later*; a set that cannot be asked is *unavailable*, not *limited*.
+//! * **Bad bytes are an error** that says what was found, what was expected, and what to do.
 //!
 //! # What does not
 //!
 //! * Linux only. All processes must see the same memory: one machine, one kernel.
+//! * Nothing waits for a limit yet: a set answers at once, and a refusal says when to ask again. The semaphore in
+//!   [`sync`] does wait.
 //! * Whoever may write to a segment is trusted not to want to break it.
+//! * After a power loss a set in a file may have lost its last updates.
 //! * Nothing here may be called from a signal handler.
+//!
+//! # Where things are
+//!
+//! | | |
+//! | --- | --- |
+//! | [`RateLimit`], [`CallLimit`], [`ResourceLimit`] | what is limited; [`Algorithm`] says how a rate counts |
+//! | [`LimitSet`] | the limits together: opened by its [builder](LimitSetBuilder), acquired from, changed live, removed |
+//! | [`Request`] | what can be asked for, and in which forms |
+//! | [`Acquisition`] | what was granted: report its use, release it, cancel it |
+//! | [`AcquireError`] | why nothing was; [`Denial`] has the status of every limit |
+//! | [`Stats`] | a set at one instant; a [`SetObserver`] sees it without taking part |
+//! | [`Clock`] | the clock of a set; tests move a [manual](Clock::Manual) one |
+//! | [`Segment`] | the shared memory that a set lives in: by name, by path, inherited or private |
+//! | [`sync`] | a mutex and a semaphore for programs that need nothing more |
+//! | [`error`] | what can be wrong with a segment |
+//!
+//! The repository has a runnable example for each idea in `examples/`, pictures of the algorithms in
+//! `docs/algorithms.md`, and what to know before relying on it in `docs/caveats.md`.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
