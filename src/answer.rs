@@ -75,12 +75,15 @@ impl AcquireError {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum Unavailable {
+    /// Somebody who is alive holds the lock: stopped, most likely.
     #[error(
         "its lock was held by another participant (slot {slot}, process {pid}) for too long; is that one stopped?"
     )]
     Busy { slot: u32, pid: u64 },
+    /// Words in the segment make no sense.
     #[error("its segment is damaged: {0}; stop its users and remove it")]
     Damaged(Damage),
+    /// This process, forked from one that could, cannot take part.
     #[error("this process could not enrol: {0}")]
     Enrol(AttachError),
 }
@@ -272,26 +275,35 @@ impl fmt::Display for TimedOut {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum UsageError {
+    /// The acquisition has nothing of that limit.
     #[error("this acquisition has nothing of {key:?}; it has {held}")]
     NotRequested { key: String, held: String },
+    /// More was used than requested.
     #[error(
         "{used} of {key:?} used, but only {requested} requested: use settle or adjust, which may go into debt"
     )]
     AboveRequested { key: String, used: u64, requested: u64 },
+    /// More is to be given back than is charged.
     #[error("{asked} of {key:?} to give back, but only {charged} is charged")]
     AboveCharged { key: String, asked: u64, charged: u64 },
+    /// More permits were asked for where only use can be reported.
     #[error(
         "{more} more of {key:?} cannot be had afterwards, because it is held, not used: use acquire_more"
     )]
     Permits { key: String, more: u64 },
+    /// An amount that no limit can have.
     #[error("{amount} of {key:?} is beyond any limit; the most is {most}")]
     TooMuch { key: String, amount: u64, most: u64 },
+    /// Released, but a report was owed.
     #[error("released, but the use of {} was not reported: call update, settle or adjust before", keys.join(", "))]
     Unreported { keys: Vec<String> },
+    /// The acquisition belongs to the process that forked this one.
     #[error("this acquisition was made before a fork and belongs to the parent process")]
     Forked,
+    /// The set could not be asked.
     #[error("the limits could not be told: {0}")]
     Unavailable(Box<Unavailable>),
+    /// The set was removed.
     #[error("the set was removed: there is nothing to give back to")]
     Removed,
 }
@@ -301,18 +313,25 @@ pub enum UsageError {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum ManageError {
+    /// A limit that cannot be.
     #[error(transparent)]
     Limit(#[from] crate::limit::BadLimit),
+    /// The set has no such limit.
     #[error("there is no limit {key:?} in this set; it has {known}")]
     UnknownKey { key: String, known: String },
+    /// Something else than numbers would change.
     #[error("the set has {found}, and cannot become {wanted}: only numbers can be changed; create a new set")]
     NotNumbers { found: String, wanted: String },
+    /// Only a manual clock can be moved.
     #[error("the set counts time by the {found} clock, which nobody can move: create it with Clock::Manual")]
     ClockMovesItself { found: &'static str },
+    /// The set could not be asked.
     #[error("the limits could not be changed: {0}")]
     Unavailable(Box<Unavailable>),
+    /// The set was removed.
     #[error("the set was removed: open it again")]
     Removed,
+    /// The set is private memory of the process that forked this one.
     #[error("this set is private to the process that made it, and this is a forked child")]
     NotShared,
 }

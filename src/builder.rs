@@ -39,10 +39,11 @@ pub enum OnDifference {
 /// Why a set could not be opened.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-#[expect(missing_docs, reason = "the variants pass messages on")]
 pub enum OpenError {
+    /// A limit, or the config map, cannot be.
     #[error(transparent)]
     Limit(#[from] BadLimit),
+    /// The segment cannot be created, cannot be used, or was declared otherwise.
     #[error(transparent)]
     Segment(#[from] CreateError),
 }

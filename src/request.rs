@@ -161,18 +161,23 @@ impl<'a> RequestBuilder<'a> {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum BadRequest {
+    /// The set has no such limit.
     #[error("there is no limit {key:?} in this set; it has {known}")]
     UnknownKey { key: String, known: String },
+    /// A limit is named twice.
     #[error("{key:?} is named twice in one request: add the amounts up")]
     KeyTwice { key: String },
+    /// Nothing is named, and there is a rate whose amount cannot be guessed.
     #[error(
         "the request names nothing, and how much of rate {key:?} it needs cannot be guessed: name it, with 0 if none"
     )]
     Unnamed { key: String },
+    /// It was resolved for a set with other limits.
     #[error(
         "the request was resolved for a set with other limits: build it from this set, or one that is the same"
     )]
     OtherLimits,
+    /// More was asked for without naming anything.
     #[error("a request for more has to name something")]
     NothingMore,
 }

@@ -243,11 +243,13 @@ impl ResourceLimit {
 
 /// One limit of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the types say it")]
 #[non_exhaustive]
 pub enum Limit {
+    /// Units per time.
     Rate(RateLimit),
+    /// Calls per time.
     Call(CallLimit),
+    /// Things that are held and returned.
     Resource(ResourceLimit),
 }
 

@@ -11,39 +11,52 @@ use super::{Algorithm, Limit, MAX_CAPACITY, MAX_KEY_BYTES, MAX_LIMITS, MAX_RESOL
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum BadLimit {
+    /// More limits than a set can have.
     #[error("limit {key:?} is one too many: there are {found}, a set has at most {most}; use several sets")]
     TooMany { key: String, found: usize, most: usize },
+    /// A key without a character.
     #[error("limit number {number} has an empty key; give it a name of 1 to {most} bytes")]
     KeyEmpty { number: usize, most: usize },
+    /// A key that is too long.
     #[error("the key of limit {key:?} has {found} bytes; at most {most} are possible: shorten it")]
     KeyTooLong { key: String, found: usize, most: usize },
+    /// A key with a zero byte.
     #[error("the key of limit {key:?} has a zero byte; use printable characters")]
     KeyZeroByte { key: String },
+    /// Two limits with one key.
     #[error("two limits have the key {key:?}; keys are unique within a set: rename one, calls with `key`")]
     KeyTwice { key: String },
+    /// A capacity of 0, or one that is too large.
     #[error("limit {key:?} has capacity {found}; it must be 1 to {most}")]
     Capacity { key: String, found: u64, most: u64 },
+    /// A window of no time, or one that is too long.
     #[error("limit {key:?} has a window of {found:?}; it must be 1 ns to {most:?}")]
     Window { key: String, found: Duration, most: Duration },
+    /// A burst of 0, or one that is too large.
     #[error("limit {key:?} has burst {found}; it must be 1 to {most}")]
     Burst { key: String, found: u64, most: u64 },
+    /// A burst that takes too long to fill.
     #[error(
         "limit {key:?} would fill its burst of {burst} in {found:?}, but {most:?} is the longest possible: lower \
         the burst, or raise the rate"
     )]
     BurstTooSlow { key: String, burst: u64, found: Duration, most: Duration },
+    /// A burst for an algorithm that has none.
     #[error(
         "limit {key:?} has a burst of {found}, which {algorithm} does not know: leave it out, or use another \
         algorithm"
     )]
     NoBurst { key: String, found: u64, algorithm: Algorithm },
+    /// No sub-windows, or too many.
     #[error("limit {key:?} has {found} sub-windows; it must be 1 to {most}")]
     Resolution { key: String, found: u32, most: u32 },
+    /// Sub-windows for an algorithm that has none.
     #[error(
         "limit {key:?} has {found} sub-windows, which {algorithm} does not know: leave that out, or use \
         sliding_window"
     )]
     NoResolution { key: String, found: u32, algorithm: Algorithm },
+    /// A config map that is too large.
     #[error("the config map has {found} bytes; at most {most} are possible: keep large things elsewhere")]
     ConfigTooLarge { found: usize, most: usize },
 }

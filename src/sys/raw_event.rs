@@ -99,13 +99,16 @@ struct Words {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum EventError {
+    /// It was not signalled in time.
     #[error("the event was not signalled within {waited:?}: wait longer, or find out who should set it")]
     TimedOut { waited: Duration },
+    /// There is none at that address.
     #[error(
         "there is {:?}, an event starts with \"lEvA\" or \"lEvM\": make it with `new` first, at the same address",
         String::from_utf8_lossy(found)
     )]
     NotAnEvent { found: [u8; 4] },
+    /// There can be none at that address.
     #[error("the address is null: give the address of memory that processes share")]
     Null,
 }
