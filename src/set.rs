@@ -132,7 +132,7 @@ impl LimitSet {
         loop {
             let answer = self.locked(|engine, guard, now| {
                 let mask = wants.demand();
-                if self.keys().table.order == Order::Arrival && engine.is_waited_for(guard, mask)? {
+                if self.keys().table.order == Order::Arrival && engine.waited_for(guard, mask)? != 0 {
                     return Ok(Some(Err(AcquireError::Queued { ahead: engine.ahead(guard, mask, None)? })));
                 }
                 let judged = engine.judge(guard, wants, now)?;

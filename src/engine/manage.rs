@@ -32,7 +32,7 @@ impl<E: Env> Engine<'_, E> {
         }
         self.stamp(&mut change, now)?;
         change.commit();
-        self.serve_and_rouse(guard, now)
+        self.rejudge(guard, now)
     }
 
     /// Changes numbers of several limits at one instant.
@@ -65,16 +65,7 @@ impl<E: Env> Engine<'_, E> {
         }
         self.stamp(&mut change, now)?;
         change.commit();
-        self.serve_and_rouse(guard, now)
-    }
-
-    /// When anything may have changed: serves the queue, and lets those who still wait set their alarms anew.
-    fn serve_and_rouse(&self, guard: &mut Guard<'_, E>, now: u64) -> Result<(), Fault> {
-        if !self.is_waited_for(guard, u64::MAX)? {
-            return Ok(());
-        }
-        self.serve(guard, u64::MAX, now)?;
-        self.ring_all()
+        self.rejudge(guard, now)
     }
 
     /// Moves a manual clock on.

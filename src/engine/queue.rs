@@ -140,21 +140,21 @@ impl<E: Env> Engine<'_, E> {
         guard.get(self.table.map.link(waiter, LinkWord::State))
     }
 
-    /// Whether somebody waits for one of these limits.
-    pub fn is_waited_for(&self, guard: &Guard<'_, E>, mut mask: u64) -> Result<bool, Fault> {
+    /// Which of these limits somebody waits for.
+    pub fn waited_for(&self, guard: &Guard<'_, E>, among: u64) -> Result<u64, Fault> {
         if guard.get(StateMap::QUEUE_LENGTH)? == 0 {
-            return Ok(false);
+            return Ok(0);
         }
-        mask &= self.table.all();
+        let (mut mask, mut found) = (among & self.table.all(), 0);
         while mask != 0 {
             let limit = mask.trailing_zeros() as usize;
             mask &= mask - 1;
             let word = |word| guard.get(self.table.map.rule(limit, word));
             if word(RuleWord::Enqueued)? != word(RuleWord::Dequeued)? {
-                return Ok(true);
+                found |= 1 << limit;
             }
         }
-        Ok(false)
+        Ok(found)
     }
 
     /// How many waiters want one of these limits; with a place in the queue, those before it.
@@ -280,7 +280,8 @@ impl<E: Env> Engine<'_, E> {
     /// Grants to those who wait, after there has come to be more of the limits in `affected`: in their order, as
     /// long as there is something to hand out.
     pub fn serve(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
-        if !self.is_waited_for(guard, affected)? {
+        let affected = self.waited_for(guard, affected)?;
+        if affected == 0 {
             return Ok(());
         }
         let mut blocked = 0u64;
@@ -348,11 +349,38 @@ impl<E: Env> Engine<'_, E> {
             return Ok(Attempt::NotYet { at: if at > now { at } else { NEVER } });
         }
         // More than there ever is, since the limits were changed; or damage.
+        self.refuse(guard, waiter, &wants)?;
+        Ok(Attempt::Settled)
+    }
+
+    fn refuse(&self, guard: &mut Guard<'_, E>, waiter: usize, wants: &Wants) -> Result<(), Fault> {
         let mut change = guard.begin();
-        self.unlink(&mut change, waiter, &wants)?;
+        self.unlink(&mut change, waiter, wants)?;
         self.set_link(&mut change, waiter, LinkWord::State, REFUSED)?;
         change.commit();
-        Ok(Attempt::Settled)
+        Ok(())
+    }
+
+    /// When numbers were changed: tells those who can never be served any more, serves the others, and lets those
+    /// who still wait set their alarms anew.
+    pub(super) fn rejudge(&self, guard: &mut Guard<'_, E>, now: u64) -> Result<(), Fault> {
+        if self.waited_for(guard, u64::MAX)? == 0 {
+            return Ok(());
+        }
+        let mut waiter = self.waiter(guard.get(StateMap::QUEUE_HEAD)?)?;
+        for _ in 0..self.waiters.count {
+            if waiter == 0 {
+                break;
+            }
+            let next = self.waiter(guard.get(self.table.map.link(waiter, LinkWord::Next))?)?;
+            let wants = self.wants_of(waiter)?;
+            if self.rates_allow_at(guard, &wants, now)?.is_none() {
+                self.refuse(guard, waiter, &wants)?;
+            }
+            waiter = next;
+        }
+        self.serve(guard, u64::MAX, now)?;
+        self.ring_all()
     }
 
     /// The instant from which on all rates allow what is wanted; permits apart. None if that never comes.

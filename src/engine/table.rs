@@ -77,6 +77,11 @@ impl Table {
         self.automatic
     }
 
+    /// The limits that are rates, a bit for each.
+    pub(crate) fn rates(&self) -> u64 {
+        self.all() & !self.permits
+    }
+
     /// All limits, a bit for each.
     pub fn all(&self) -> u64 {
         u64::MAX.checked_shr(64 - u32::try_from(self.entries.len()).unwrap_or(64).min(64)).unwrap_or(0)

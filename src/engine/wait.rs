@@ -93,10 +93,10 @@ impl<E: Env> Engine<'_, E> {
         self.adopt(guard)?;
         let mask = wants.demand();
         let in_order = self.table.order == Order::Arrival;
-        if in_order && self.is_waited_for(guard, mask)? {
+        if in_order && self.waited_for(guard, mask)? != 0 {
             self.serve(guard, mask, now)?;
         }
-        let is_first = !in_order || !self.is_waited_for(guard, mask)?;
+        let is_first = !in_order || self.waited_for(guard, mask)? == 0;
         if is_first && let Some(ticket) = self.take(guard, wants, owing, now)? {
             return Ok(Entered::Granted { ticket });
         }
@@ -210,8 +210,11 @@ impl<E: Env> Engine<'_, E> {
             return Ok(due);
         }
         // Its own rates would allow it: it waits for permits, which ring, or for somebody before it, who may be
-        // stopped when the time comes.
+        // stopped when the time comes that another rate allows that one's wish.
         let mut first = NEVER;
+        if self.waited_for(guard, self.table.rates() & !wants.demand())? == 0 {
+            return Ok(first);
+        }
         self.walk(guard, |waiter| {
             if waiter == place.waiter {
                 return Ok(false);
@@ -243,15 +246,16 @@ impl<E: Env> Engine<'_, E> {
         env.fence(SeqCst);
         while env.load32(doorbell, Acquire) == place.seen && env.load64(self.block.closed, Relaxed) == 0 {
             let waited = env.wait(Waiting::Doorbell, doorbell, place.seen, until);
-            if until != NEVER && env.now() >= until {
-                return Ok(());
-            }
+            // Its deadline or alarm ends a wait like a slice does: alarms that come often must not keep us from the dead.
             if waited == Waited::SliceOver && self.block.sweep_is_due(interval) {
                 match self.sweep(me, deadline, time) {
                     Ok(_) | Err(Fault::Busy { .. }) => {}
                     Err(fault) => return Err(fault),
                 }
                 slice_over()?;
+            }
+            if until != NEVER && env.now() >= until {
+                return Ok(());
             }
         }
         Ok(())
