@@ -43,16 +43,29 @@ pub struct Acquisition {
     /// The process that it belongs to.
     epoch: u64,
     is_enforced: bool,
+    pool_index: Option<usize>,
 }
 
 impl Acquisition {
     pub(crate) fn new(set: LimitSet, wants: &Wants, ticket: u64) -> Self {
-        let charges = Charge::of(wants, &set.keys().table).collect();
-        Self { set, charges, ticket, epoch: fork::epoch(), is_enforced: true }
+        Self::owing(set, wants, u64::MAX, ticket)
+    }
+
+    /// Owing reports of the limits in `owing`, of those that need one.
+    pub(crate) fn owing(set: LimitSet, wants: &Wants, owing: u64, ticket: u64) -> Self {
+        let charges = Charge::of(wants, owing, &set.keys().table).collect();
+        Self { set, charges, ticket, epoch: fork::epoch(), is_enforced: true, pool_index: None }
     }
 
     pub(crate) fn not_enforced(set: LimitSet) -> Self {
-        Self { set, charges: SmallVec::new(), ticket: 0, epoch: fork::epoch(), is_enforced: false }
+        Self {
+            set,
+            charges: SmallVec::new(),
+            ticket: 0,
+            epoch: fork::epoch(),
+            is_enforced: false,
+            pool_index: None,
+        }
     }
 
     /// The set it was acquired from.
@@ -63,6 +76,15 @@ impl Acquisition {
     /// The config map of the set.
     pub fn config(&self) -> &BTreeMap<String, String> {
         self.set.config()
+    }
+
+    /// The position of its set in the pool that it came from; none if it did not come from one.
+    pub fn pool_index(&self) -> Option<usize> {
+        self.pool_index
+    }
+
+    pub(crate) fn set_pool_index(&mut self, index: usize) {
+        self.pool_index = Some(index);
     }
 
     /// Whether the limits were asked. False only by [`OnUnavailable::Allow`](crate::OnUnavailable::Allow), when they

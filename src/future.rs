@@ -14,7 +14,7 @@ use crate::helper::{self, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
 use crate::sys::{clock, fork};
-use crate::wait::{Joined, Looked, Waiting};
+use crate::wait::{Ask, Joined, Looked, Waiting};
 
 impl LimitSet {
     /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
@@ -53,9 +53,20 @@ impl LimitSet {
     ///
     /// As `acquire`, when polled.
     pub fn acquire_async<'r>(&self, request: impl Into<Request<'r>>) -> AcquireFuture {
+        let request = request.into();
         let mut scratch = Wants::none();
-        let wants = self.keys().wants(&request.into(), &mut scratch).cloned();
-        AcquireFuture { set: self.clone(), wants, timeout: None, state: State::New }
+        let wants = self.keys().wants(&request, &mut scratch).cloned();
+        self.future(wants, u64::MAX, request.name())
+    }
+
+    pub(crate) fn future(
+        &self,
+        wants: Result<Wants, BadRequest>,
+        owing: u64,
+        label: Option<&str>,
+    ) -> AcquireFuture {
+        let label = label.map(Into::into);
+        AcquireFuture { set: self.clone(), wants, owing, label, timeout: None, state: State::New }
     }
 
     /// As [`run`](Self::run), for a body that awaits. Dropping the future cancels the acquisition.
@@ -78,6 +89,8 @@ impl LimitSet {
 pub struct AcquireFuture {
     set: LimitSet,
     wants: Result<Wants, BadRequest>,
+    owing: u64,
+    label: Option<Box<str>>,
     timeout: Option<Duration>,
     state: State,
 }
@@ -101,16 +114,19 @@ impl AcquireFuture {
         self
     }
 
+    fn ask(&self) -> Result<Ask<'_>, &BadRequest> {
+        let wants = self.wants.as_ref()?;
+        Ok(Ask { wants, owing: self.owing, label: self.label.as_deref() })
+    }
+
     fn start(&mut self, context: &Context<'_>) -> Poll<Result<Acquisition, AcquireError>> {
-        let wants = match &self.wants {
-            Ok(wants) => wants,
+        let ask = match self.ask() {
+            Ok(ask) => ask,
             Err(bad) => return Poll::Ready(Err(bad.clone().into())),
         };
         let deadline = self.timeout.map_or(NEVER, clock::deadline);
-        let waiting = match self.set.join(wants, deadline, true) {
-            Ok(Ok(Joined::Granted { ticket })) => {
-                return Poll::Ready(Ok(Acquisition::new(self.set.clone(), wants, ticket)));
-            }
+        let waiting = match self.set.join(&ask, deadline, true) {
+            Ok(Ok(Joined::Granted(acquisition))) => return Poll::Ready(Ok(acquisition)),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Poll::Ready(Err(refusal)),
             Err(trouble) => return Poll::Ready(self.set.on_trouble(trouble)),
@@ -121,7 +137,7 @@ impl AcquireFuture {
                 Poll::Pending
             }
             Err(trouble) => {
-                waiting.abandon(&self.set, wants);
+                waiting.abandon(&self.set, &ask);
                 Poll::Ready(self.set.on_trouble(trouble))
             }
         }
@@ -131,10 +147,11 @@ impl AcquireFuture {
         let (State::Waiting { waiting, ticket, .. }, Ok(wants)) = (&mut self.state, &self.wants) else {
             return Poll::Pending;
         };
+        let ask = Ask { wants, owing: self.owing, label: self.label.as_deref() };
         if helper::is_asleep(&self.set, ticket, context.waker()) {
             return Poll::Pending;
         }
-        match waiting.look(&self.set, wants) {
+        match waiting.look(&self.set, &ask) {
             Looked::Over(answer) => {
                 self.state = State::Over;
                 Poll::Ready(answer)
@@ -145,7 +162,7 @@ impl AcquireFuture {
                     Poll::Pending
                 }
                 Err(trouble) => {
-                    waiting.abandon(&self.set, wants);
+                    waiting.abandon(&self.set, &ask);
                     self.state = State::Over;
                     Poll::Ready(self.set.on_trouble(trouble))
                 }
@@ -177,11 +194,11 @@ impl Future for AcquireFuture {
 
 impl Drop for AcquireFuture {
     fn drop(&mut self) {
-        if let (State::Waiting { waiting, ticket, epoch }, Ok(wants)) = (&self.state, &self.wants)
+        if let (State::Waiting { waiting, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
             && *epoch == fork::epoch()
         {
             helper::forget(ticket);
-            waiting.abandon(&self.set, wants);
+            waiting.abandon(&self.set, &ask);
         }
     }
 }

@@ -68,12 +68,14 @@ mod acquisition;
 mod answer;
 mod background;
 mod builder;
+mod charge;
 mod clock;
 #[doc(hidden)]
 pub mod core;
 #[doc(hidden)]
 pub mod engine;
 pub mod error;
+mod events;
 mod future;
 mod helper;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
@@ -83,6 +85,8 @@ pub mod limit;
 mod manage;
 mod math;
 mod observe;
+mod pool;
+mod prefork;
 mod request;
 mod segment;
 mod set;
@@ -97,11 +101,20 @@ pub use crate::answer::{
     UsageError,
 };
 pub use crate::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
+pub use crate::charge::Charged;
 pub use crate::clock::Clock;
 pub use crate::core::Participant;
 pub use crate::future::AcquireFuture;
 pub use crate::limit::{Algorithm, CallLimit, Limit, Order, RateLimit, Report, ResourceLimit};
 pub use crate::observe::{LimitStats, ParticipantStats, SetObserver, Stats};
+pub use crate::pool::{
+    AnyLimits, BadDescription, Balance, LimitPool, PoolDescription, PoolError, PoolSetStats, PoolStats,
+    Sharing,
+};
+pub use crate::prefork::{
+    ExitReason, Prefork, PreforkError, Report as PreforkReport, Restart, StartBy, Stopped, Supervisor,
+    Worker, WorkerExit, WorkerOutcome,
+};
 pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
 pub use crate::segment::{
     Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,

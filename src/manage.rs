@@ -6,6 +6,7 @@ use crate::answer::{ManageError, Unavailable};
 use crate::clock::Clock;
 use crate::engine::NewNumbers;
 use crate::error::AttachError;
+use crate::events;
 use crate::layout::state::RuleWord;
 use crate::limit::{Limit, validate};
 use crate::set::LimitSet;
@@ -36,7 +37,9 @@ impl LimitSet {
     ) -> Result<(), ManageError> {
         let limits: Vec<Limit> = limits.into_iter().map(Into::into).collect();
         let numbers = self.numbers(&limits)?;
-        Ok(self.locked(|engine, guard, now| engine.reconfigure(guard, &numbers, now))?)
+        self.locked(|engine, guard, now| engine.reconfigure(guard, &numbers, now))?;
+        events::reconfigured(self, numbers.len());
+        Ok(())
     }
 
     /// Makes every rate as if nobody had used it, and forgives debt. Permits stay with their holders.

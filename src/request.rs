@@ -113,7 +113,9 @@ impl<'a> From<&'a ResolvedRequest> for Request<'a> {
 /// Made by [`LimitSet::request`](crate::LimitSet::request); good for every set with the same limits.
 #[derive(Clone, Debug)]
 pub struct ResolvedRequest {
-    pub(crate) wants: Wants,
+    wants: Wants,
+    /// Which limits were named; the others came along.
+    named: u64,
     label: Option<Arc<str>>,
     digest: u64,
 }
@@ -151,8 +153,9 @@ impl<'a> RequestBuilder<'a> {
     /// [`BadRequest`] if a key is unknown or named twice, or a rate is not named in an otherwise empty request.
     pub fn build(self) -> Result<ResolvedRequest, BadRequest> {
         let amounts = self.amounts.iter().map(|(key, amount)| (key.as_str(), *amount));
+        let named = self.keys.named(amounts.clone())?.mask();
         let wants = self.keys.resolve(amounts)?;
-        Ok(ResolvedRequest { wants, label: self.label, digest: self.keys.table.digest() })
+        Ok(ResolvedRequest { wants, named, label: self.label, digest: self.keys.table.digest() })
     }
 }
 
@@ -177,6 +180,9 @@ pub enum BadRequest {
         "the request was resolved for a set with other limits: build it from this set, or one that is the same"
     )]
     OtherLimits,
+    /// A permit was to be paid.
+    #[error("{key:?} is held, not paid: acquire it")]
+    Permit { key: String },
     /// More was asked for without naming anything.
     #[error("a request for more has to name something")]
     NothingMore,
@@ -223,11 +229,27 @@ impl Keys {
     /// Exactly the limits that a request names, without the automatic ones.
     pub(crate) fn named_only(&self, request: &Request<'_>) -> Result<Wants, BadRequest> {
         let wants = match &request.asked {
-            Asked::Resolved(it) if it.digest == self.table.digest() => it.wants.clone(),
+            Asked::Resolved(it) if it.digest == self.table.digest() => it.wants.only(it.named),
             Asked::Resolved(_) => return Err(BadRequest::OtherLimits),
             Asked::ByKey(amounts) => self.named(amounts.iter().copied())?,
         };
         if wants.mask() == 0 { Err(BadRequest::NothingMore) } else { Ok(wants) }
+    }
+
+    /// What a request wants of rates alone; it must not name a permit.
+    pub(crate) fn payable(&self, request: &Request<'_>) -> Result<Wants, BadRequest> {
+        let mut scratch = Wants::none();
+        let wants = self.wants(request, &mut scratch)?;
+        let named = match &request.asked {
+            Asked::Resolved(it) => it.named,
+            Asked::ByKey(amounts) => self.named(amounts.iter().copied())?.mask(),
+        };
+        let permits = self.table.all() & !self.table.rates();
+        let is_held = |(limit, amount): &(usize, u64)| *amount > 0 && (named & permits) >> limit & 1 != 0;
+        if let Some((limit, _)) = wants.iter().find(is_held) {
+            return Err(BadRequest::Permit { key: self.name(limit).to_owned() });
+        }
+        Ok(wants.only(self.table.rates()))
     }
 
     fn named<'k>(&self, amounts: impl Iterator<Item = (&'k str, u64)>) -> Result<Wants, BadRequest> {

@@ -13,6 +13,7 @@ use crate::clock::Clock;
 use crate::core::{Fault, Guard};
 use crate::engine::{Engine, Entered, Judged, Patience, Standing, Time, Wants};
 use crate::error::AttachError;
+use crate::events;
 use crate::layout::state::StateMap;
 use crate::limit::{Definition, Limit, Order};
 use crate::observe::{SetObserver, Stats};
@@ -102,8 +103,14 @@ impl LimitSet {
         let mut scratch = Wants::none();
         let wants = self.inner.keys.wants(&request, &mut scratch)?;
         match self.try_enter(wants, u64::MAX) {
-            Ok(Ok(ticket)) => Ok(Acquisition::new(self.clone(), wants, ticket)),
-            Ok(Err(refusal)) => Err(refusal),
+            Ok(Ok(ticket)) => {
+                events::granted(self, request.name(), ticket);
+                Ok(Acquisition::new(self.clone(), wants, ticket))
+            }
+            Ok(Err(refusal)) => {
+                events::refused(self, request.name(), &refusal);
+                Err(refusal)
+            }
             Err(trouble) => self.on_trouble(trouble),
         }
     }
@@ -111,8 +118,9 @@ impl LimitSet {
     /// What the set's policy makes of trouble.
     pub(crate) fn on_trouble(&self, trouble: Trouble) -> Result<Acquisition, AcquireError> {
         match trouble {
-            Trouble::Unavailable(_) if self.inner.on_unavailable == OnUnavailable::Allow => {
+            Trouble::Unavailable(why) if self.inner.on_unavailable == OnUnavailable::Allow => {
                 self.count_unenforced();
+                events::not_enforced(self, &why);
                 Ok(Acquisition::not_enforced(self.clone()))
             }
             trouble => Err(trouble.into()),
@@ -276,6 +284,7 @@ impl LimitSet {
     ) -> Result<T, Trouble> {
         let me = self.inner.segment.participant().map_err(attach_trouble)?;
         let engine = self.engine()?;
+        let mut is_stolen = false;
         let done = (|| {
             let reading = self.inner.clock.reading();
             let from = if self.inner.clock == Clock::Manual { clock::monotonic() } else { reading };
@@ -283,10 +292,14 @@ impl LimitSet {
             // What the clock said before a sleep is old.
             let reading = if guard.has_waited() { self.inner.clock.reading() } else { reading };
             let now = engine.now(&guard, reading)?;
+            is_stolen = guard.is_stolen();
             let value = act(&engine, &mut guard, now)?;
             guard.unlock()?;
             Ok(value)
         })();
+        if is_stolen {
+            events::recovered(self);
+        }
         done.map_err(|fault| self.trouble(fault))
     }
 
@@ -298,8 +311,10 @@ impl LimitSet {
         let segment = &self.inner.segment;
         let me = segment.participant().map_err(attach_trouble)?;
         let swept = self.engine()?.sweep(me, segment.deadline(), &self.inner.clock);
-        let looked = swept.and_then(|units| segment.view().look_at_name().map(|()| units));
-        looked.map_err(|fault| self.trouble(fault))
+        let looked = swept.and_then(|swept| segment.view().look_at_name().map(|()| swept));
+        let swept = looked.map_err(|fault| self.trouble(fault))?;
+        events::reaped(self, swept.participants, swept.permits);
+        Ok(swept.permits)
     }
 
     fn count_unenforced(&self) {

@@ -6,12 +6,12 @@ use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble, Unavailable};
 use crate::background;
 use crate::core::NEVER;
-use crate::engine::{Charge, Engine, Entered, Look, Patience, Place, Wants};
+use crate::engine::{Charge, Entered, Look, Patience, Place, Wants};
+use crate::events;
 use crate::observe::Stats;
 use crate::request::Request;
 use crate::set::{LimitSet, attach_trouble};
 use crate::sys::clock;
-use crate::sys::machine::Machine;
 
 /// How long somebody whose time is up still waits for the lock, to leave the queue in order: longer than any lock is
 /// held by a process that runs, and than it takes to notice that its holder has died.
@@ -98,35 +98,62 @@ impl LimitSet {
     fn acquire_until(&self, request: &Request<'_>, deadline: u64) -> Result<Acquisition, AcquireError> {
         let mut scratch = Wants::none();
         let wants = self.keys().wants(request, &mut scratch)?;
-        let waiting = match self.join(wants, deadline, false) {
-            Ok(Ok(Joined::Granted { ticket })) => return Ok(Acquisition::new(self.clone(), wants, ticket)),
+        let ask = Ask { wants, owing: u64::MAX, label: request.name() };
+        self.wait_for(&ask, deadline)
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn wait_for(&self, ask: &Ask<'_>, deadline: u64) -> Result<Acquisition, AcquireError> {
+        let waiting = match self.join(ask, deadline, false) {
+            Ok(Ok(Joined::Granted(acquisition))) => return Ok(acquisition),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Err(refusal),
             Err(trouble) => return self.on_trouble(trouble),
         };
-        waiting.wait(self, wants)
+        waiting.wait(self, ask)
     }
 
     /// Asks, and joins the queue if it has to.
     pub(crate) fn join(
         &self,
-        wants: &Wants,
+        ask: &Ask<'_>,
         deadline: u64,
         shares_doorbell: bool,
     ) -> Result<Result<Joined, AcquireError>, Trouble> {
         let since = clock::monotonic();
-        Ok(match self.enter(wants, u64::MAX, Some(Patience { deadline, shares_doorbell }))? {
-            Ok(Entered::Granted { ticket }) => Ok(Joined::Granted { ticket }),
-            Ok(Entered::Waiting(place)) => Ok(Joined::Waiting(Waiting { place, deadline, since })),
-            Ok(_) => Err(AcquireError::QueueFull { waiters: self.segment().info().waiters }),
-            Err(statuses) => Err(statuses.into_refusal()),
-        })
+        let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
+            Ok(Entered::Granted { ticket }) => {
+                events::granted(self, ask.label, ticket);
+                return Ok(Ok(Joined::Granted(ask.acquisition(self, ticket))));
+            }
+            Ok(Entered::Waiting(place)) => {
+                return Ok(Ok(Joined::Waiting(Waiting { place, deadline, since })));
+            }
+            Ok(_) => AcquireError::QueueFull { waiters: self.segment().info().waiters },
+            Err(statuses) => statuses.into_refusal(),
+        };
+        events::refused(self, ask.label, &refusal);
+        Ok(Err(refusal))
+    }
+}
+
+/// What is asked for.
+pub(crate) struct Ask<'a> {
+    pub(crate) wants: &'a Wants,
+    /// Of which limits a report comes to be owed, if they need one.
+    pub(crate) owing: u64,
+    pub(crate) label: Option<&'a str>,
+}
+
+impl Ask<'_> {
+    fn acquisition(&self, set: &LimitSet, ticket: u64) -> Acquisition {
+        Acquisition::owing(set.clone(), self.wants, self.owing, ticket)
     }
 }
 
 /// What came of joining.
 pub(crate) enum Joined {
-    Granted { ticket: u64 },
+    Granted(Acquisition),
     Waiting(Waiting),
 }
 
@@ -156,13 +183,13 @@ enum Outcome {
 
 impl Waiting {
     /// Sleeps and looks until there is an answer.
-    fn wait(mut self, set: &LimitSet, wants: &Wants) -> Result<Acquisition, AcquireError> {
+    fn wait(mut self, set: &LimitSet, ask: &Ask<'_>) -> Result<Acquisition, AcquireError> {
         loop {
             if let Err(trouble) = self.sleep(set) {
-                self.abandon(set, wants);
+                self.abandon(set, ask);
                 return set.on_trouble(trouble);
             }
-            if let Looked::Over(answer) = self.look(set, wants) {
+            if let Looked::Over(answer) = self.look(set, ask) {
                 return answer;
             }
         }
@@ -179,7 +206,21 @@ impl Waiting {
     }
 
     /// Looks for a grant; serves the queue, or leaves it if time is up. After the end there is nothing to leave.
-    pub(crate) fn look(&mut self, set: &LimitSet, wants: &Wants) -> Looked {
+    pub(crate) fn look(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
+        let looked = self.look_quietly(set, ask);
+        match &looked {
+            Looked::Over(Ok(held)) => {
+                let waited = clock::monotonic().saturating_sub(self.since);
+                events::waited(set, ask.label, held.ticket(), Duration::from_nanos(waited));
+            }
+            Looked::Over(Err(refusal)) => events::refused(set, ask.label, refusal),
+            Looked::Waiting => {}
+        }
+        looked
+    }
+
+    fn look_quietly(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
+        let wants = ask.wants;
         let now = clock::monotonic();
         let is_late = now >= self.deadline;
         let left = self.deadline.saturating_sub(now).max(clock::nanos(LAST_LOCK));
@@ -206,10 +247,10 @@ impl Waiting {
             Ok(Outcome::Late(statuses, ahead)) => {
                 Looked::Over(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead)))))
             }
-            Ok(Outcome::Granted) => Looked::Over(Ok(Acquisition::new(set.clone(), wants, self.place.ticket))),
+            Ok(Outcome::Granted) => Looked::Over(Ok(ask.acquisition(set, self.place.ticket))),
             Ok(Outcome::Refused(statuses)) => Looked::Over(Err(statuses.into_refusal())),
             Err(trouble) => {
-                self.abandon(set, wants);
+                self.abandon(set, ask);
                 Looked::Over(set.on_trouble(trouble))
             }
         }
@@ -217,10 +258,16 @@ impl Waiting {
 
     /// Leaves the queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so when
     /// it can.
-    pub(crate) fn abandon(&self, set: &LimitSet, wants: &Wants) {
-        let (place, wants) = (self.place.clone(), wants.clone());
+    pub(crate) fn abandon(&self, set: &LimitSet, ask: &Ask<'_>) {
+        let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
         let leave = move |set: &LimitSet, patience| {
-            set.locked_within(patience, |engine, guard, now| leave(engine, guard, &place, &wants, now))
+            set.locked_within(patience, |engine, guard, now| {
+                if engine.leave(guard, &place, &wants, now)? != Look::Granted {
+                    return Ok(());
+                }
+                let charges: Vec<_> = Charge::of(&wants, owing, engine.table).collect();
+                engine.finish(guard, &charges, true, now)
+            })
         };
         let left = leave(set, clock::nanos(background::DROP_PATIENCE));
         if let Err(Trouble::Unavailable(Unavailable::Busy { .. })) = left {
@@ -249,18 +296,4 @@ impl Waiting {
         }
         TimedOut { waited, statuses, ahead, holders }
     }
-}
-
-fn leave(
-    engine: &Engine<'_, Machine>,
-    guard: &mut crate::core::Guard<'_, Machine>,
-    place: &Place,
-    wants: &Wants,
-    now: u64,
-) -> Result<(), crate::core::Fault> {
-    if engine.leave(guard, place, wants, now)? != Look::Granted {
-        return Ok(());
-    }
-    let charges: Vec<_> = Charge::of(wants, engine.table).collect();
-    engine.finish(guard, &charges, true, now)
 }

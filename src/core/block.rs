@@ -185,7 +185,7 @@ impl<'a, E: Env> Block<'a, E> {
 
     /// First act of every holder: make the words whole.
     fn entered(self, me: Participant, stolen: bool, waited: bool) -> Result<Locked<'a, E>, Fault> {
-        let guard = Guard { block: self, me, locked: true, waited };
+        let guard = Guard { block: self, me, locked: true, waited, stolen };
         if stolen {
             self.count(self.steals);
         }
@@ -251,6 +251,7 @@ pub struct Guard<'a, E: Env> {
     me: Participant,
     locked: bool,
     waited: bool,
+    stolen: bool,
 }
 
 impl<'a, E: Env> Guard<'a, E> {
@@ -267,6 +268,11 @@ impl<'a, E: Env> Guard<'a, E> {
     /// Whether taking it took a sleep, so that what the clock said before is old.
     pub fn has_waited(&self) -> bool {
         self.waited
+    }
+
+    /// Whether it was taken from the dead.
+    pub fn is_stolen(&self) -> bool {
+        self.stolen
     }
 
     /// Adds to a statistic: a word that no journal restores.

@@ -18,13 +18,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// What a grant has charged.
-    pub fn of(wants: &Wants, table: &Table) -> impl Iterator<Item = Self> {
-        wants.iter().map(|(limit, amount)| Self {
+    /// What a grant has charged; reports are owed of the limits in `owing`, of those that need one.
+    pub fn of(wants: &Wants, owing: u64, table: &Table) -> impl Iterator<Item = Self> {
+        wants.iter().map(move |(limit, amount)| Self {
             limit,
             requested: amount,
             charged: amount,
-            owes_report: amount > 0 && table.must_report(limit),
+            owes_report: amount > 0 && owing >> limit & 1 != 0 && table.must_report(limit),
         })
     }
 }

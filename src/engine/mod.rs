@@ -5,7 +5,8 @@
 //! table    what the set's limits are, and where their words stand
 //! wants    what one request asks of them
 //! take     all or none: judge and charge, or say what is in the way
-//! queue    who waits, and grants on their behalf
+//! queue    who waits, and in which order
+//! serve    grants on their behalf
 //! wait     join the queue, sleep, look, leave
 //! give     refund, charge more, release, cancel
 //! manage   reset, reconfigure, move the clock, mend
@@ -18,6 +19,7 @@ mod give;
 mod manage;
 mod queue;
 mod reap;
+mod serve;
 mod table;
 mod take;
 mod wait;
@@ -26,6 +28,7 @@ mod wants;
 pub use self::give::Charge;
 pub use self::manage::NewNumbers;
 pub use self::queue::Waiters;
+pub use self::reap::Swept;
 pub use self::table::Table;
 pub use self::take::{Judged, Standing};
 pub use self::wait::{Entered, Look, Patience, Place, Time};

@@ -11,6 +11,15 @@ use crate::core::{Env, Fault, Guard, Participant};
 use crate::layout::state::{LimitWord, LinkWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 
+/// What a sweep found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// How many of the dead.
+    pub participants: u64,
+    /// How many permits they held.
+    pub permits: u64,
+}
+
 impl<E: Env> Engine<'_, E> {
     /// Makes sure that the guard's holder owns its row.
     pub fn adopt(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
@@ -20,10 +29,10 @@ impl<E: Env> Engine<'_, E> {
         })
     }
 
-    /// Looks for the dead and returns what they held; gives the number of permits.
+    /// Looks for the dead and returns what they held.
     ///
     /// Candidates are looked for without the lock; byte and generation are checked again under it.
-    pub fn sweep(&self, me: Participant, deadline: u64, time: &impl Time) -> Result<u64, Fault> {
+    pub fn sweep(&self, me: Participant, deadline: u64, time: &impl Time) -> Result<Swept, Fault> {
         let env = self.block.env;
         let sweeps = self.block.word(StateMap::SWEEPS)?;
         // Not under the lock: a statistic that two sweeps at one time may count once.
@@ -33,7 +42,7 @@ impl<E: Env> Engine<'_, E> {
             // It may have owed somebody a ring. Whoever takes the lock from it sees to that.
             drop(self.lock(me, deadline)?);
         }
-        let mut returned = 0u64;
+        let mut swept = Swept::default();
         for slot in 1..=self.block.slots.count() {
             let row = self.holdings().row(slot);
             let generation = env.load64(self.block.word(row)?, Relaxed);
@@ -44,14 +53,15 @@ impl<E: Env> Engine<'_, E> {
             let mut guard = self.lock(me, deadline)?;
             if guard.get(row)? == generation && self.block.slots.is_dead(owner) {
                 let now = self.now(&guard, time.reading())?;
-                returned = returned.saturating_add(self.empty_row(&mut guard, slot, now)?);
+                swept.permits = swept.permits.saturating_add(self.empty_row(&mut guard, slot, now)?);
+                swept.participants += 1;
                 let mut change = guard.begin();
                 change.set(row, 0)?;
                 change.commit();
                 self.serve(&mut guard, u64::MAX, now)?;
             }
         }
-        Ok(returned)
+        Ok(swept)
     }
 
     /// Returns what the owner of a row held. Its generation stays: killed in between, the rest is found again.

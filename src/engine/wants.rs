@@ -36,6 +36,15 @@ impl Wants {
         true
     }
 
+    /// What is wanted of these limits.
+    pub fn only(&self, mask: u64) -> Self {
+        let mut wants = Self::none();
+        for (limit, amount) in self.iter().filter(|(limit, _)| mask >> limit & 1 != 0) {
+            wants.set(limit, amount);
+        }
+        wants
+    }
+
     /// Of which limits more than nothing is wanted, a bit for each.
     pub fn demand(&self) -> u64 {
         self.iter().filter(|(_, amount)| *amount > 0).map(|(limit, _)| 1 << limit).sum()

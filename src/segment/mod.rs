@@ -30,6 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use self::attach::Source;
 use self::enrol::Enrolment;
 use self::name::{PREFIX, Place, SHARED_MEMORY};
 use self::view::name_of;
@@ -112,6 +113,19 @@ impl Segment {
         }
         found.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(found)
+    }
+
+    /// Whether other processes can take part: all but private memory.
+    pub fn is_shared(&self) -> bool {
+        self.inner.view.machine.descriptors.is_some()
+    }
+
+    /// The name by which other processes find it; its path, if it is not a name. None if it has none.
+    pub fn name(&self) -> Option<PathBuf> {
+        let Source::File(path) = &self.inner.view.source else { return None };
+        let name = path.strip_prefix(SHARED_MEMORY).ok().and_then(Path::to_str);
+        let name = name.and_then(|name| name.strip_prefix(PREFIX)).filter(|name| !name.contains('/'));
+        Some(name.map_or_else(|| path.clone(), PathBuf::from))
     }
 
     /// Path of the file a name stands for.

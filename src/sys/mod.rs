@@ -8,6 +8,7 @@
 //! liveness   one kernel lock per participant, which ends exactly with its address space
 //! fork       noticing a fork; acting in the child
 //! clock      instants; boot and namespace identities
+//! process    forking workers; how they learn that they shall stop
 //! machine    all of it behind `core::Env`
 //! raw_event  an event behind the traits of the crate `raw_sync`
 //! ```
@@ -20,5 +21,6 @@ pub(crate) mod liveness;
 pub(crate) mod machine;
 pub(crate) mod map;
 pub(crate) mod ofd;
+pub(crate) mod process;
 #[cfg(feature = "raw_sync")]
 pub(crate) mod raw_event;

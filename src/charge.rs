@@ -1,0 +1,105 @@
+//! Charge only: for callers that pay costs and hold nothing.
+
+use std::time::Duration;
+
+use crate::acquisition::Acquisition;
+use crate::answer::AcquireError;
+use crate::core::NEVER;
+use crate::events;
+use crate::request::Request;
+use crate::set::LimitSet;
+use crate::sys::clock;
+use crate::wait::Ask;
+
+/// A charge was made. There is nothing to hold, report or give back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Charged {
+    /// Its number in the order of arrival.
+    pub ticket: u64,
+    /// Whether the limits were asked; see [`Acquisition::enforced`].
+    pub enforced: bool,
+}
+
+impl From<Acquisition> for Charged {
+    fn from(acquisition: Acquisition) -> Self {
+        Self { ticket: acquisition.ticket(), enforced: acquisition.enforced() }
+    }
+}
+
+impl LimitSet {
+    /// Charges rates if all of them allow it now: those named, and 1 of each call limit that is not. Permits are left
+    /// alone, and no report is owed.
+    ///
+    /// ```
+    /// use limitset::{CallLimit, LimitSet, RateLimit, ResourceLimit};
+    ///
+    /// let limits = LimitSet::builder()
+    ///     .limit(CallLimit::per_minute(10))
+    ///     .limit(RateLimit::per_minute("tokens", 1_000))
+    ///     .limit(ResourceLimit::new("connections", 8))
+    ///     .in_memory()?;
+    /// limits.check_rate([("tokens", 700)])?;
+    /// assert!(limits.check_rate([("tokens", 700)]).is_err());
+    /// assert!(limits.check_rate([("connections", 1)]).is_err(), "permits are held, not paid");
+    /// assert_eq!(limits.stats()?.limit("call_count").unwrap().consumed, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`try_acquire`](Self::try_acquire), and [`BadRequest::Permit`](crate::BadRequest::Permit) if a permit is named.
+    pub fn check_rate<'r>(&self, request: impl Into<Request<'r>>) -> Result<Charged, AcquireError> {
+        let request = request.into();
+        let wants = self.keys().payable(&request)?;
+        match self.try_enter(&wants, 0) {
+            Ok(Ok(ticket)) => {
+                events::granted(self, request.name(), ticket);
+                Ok(Charged { ticket, enforced: true })
+            }
+            Ok(Err(refusal)) => {
+                events::refused(self, request.name(), &refusal);
+                Err(refusal)
+            }
+            Err(trouble) => Ok(self.on_trouble(trouble)?.into()),
+        }
+    }
+
+    /// As [`check_rate`](Self::check_rate), waiting for its turn in the same queue as everybody else, for at most
+    /// `timeout` if there is one.
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire_timeout`](Self::acquire_timeout), and [`BadRequest::Permit`](crate::BadRequest::Permit) if a permit is named.
+    pub fn check_and_wait<'r>(
+        &self,
+        request: impl Into<Request<'r>>,
+        timeout: Option<Duration>,
+    ) -> Result<Charged, AcquireError> {
+        let request = request.into();
+        let wants = self.keys().payable(&request)?;
+        let ask = Ask { wants: &wants, owing: 0, label: request.name() };
+        Ok(self.wait_for(&ask, timeout.map_or(NEVER, clock::deadline))?.into())
+    }
+
+    /// As [`check_and_wait`](Self::check_and_wait), without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub async fn check_and_wait_async<'r>(
+        &self,
+        request: impl Into<Request<'r>>,
+        timeout: Option<Duration>,
+    ) -> Result<Charged, AcquireError> {
+        let future = {
+            let request = request.into();
+            self.future(self.keys().payable(&request), 0, request.name())
+        };
+        let future = match timeout {
+            Some(timeout) => future.timeout(timeout),
+            None => future,
+        };
+        Ok(future.await?.into())
+    }
+}

@@ -1,0 +1,189 @@
+//! Grants on behalf: whoever has made room hands it out, in the order of the queue, and rings.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::queue::{FREE, GRANTED, REFUSED};
+use super::{Engine, Wants};
+use crate::core::{Env, Fault, Guard, NEVER};
+use crate::layout::state::{LinkWord, StateMap};
+use crate::layout::waiters::WaiterWord;
+use crate::limit::Order;
+use crate::math::Verdict;
+
+/// What became of an attempt to grant.
+enum Attempt {
+    /// Granted or refused for good: it has left the queue.
+    Settled,
+    /// Its rates allow it from this instant on; never, if only permits are in the way.
+    NotYet { at: u64 },
+}
+
+impl<E: Env> Engine<'_, E> {
+    /// Grants to those who wait, after there has come to be more of the limits in `affected`: in their order, as
+    /// long as there is something to hand out.
+    pub fn serve(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
+        let affected = self.waited_for(guard, affected)?;
+        if affected == 0 {
+            return Ok(());
+        }
+        let mut blocked = 0u64;
+        // Whom to rouse besides the first in the queue, should that one be stopped.
+        let mut backup: Option<(u64, u64)> = None;
+        let mut waiter = self.waiter(guard.get(StateMap::QUEUE_HEAD)?)?;
+        for _ in 0..self.waiters.count {
+            if waiter == 0 || affected & !blocked == 0 && backup.is_none() {
+                break;
+            }
+            let next = self.waiter(guard.get(self.table.map.link(waiter, LinkWord::Next))?)?;
+            let slot = guard.get(self.table.map.link(waiter, LinkWord::Slot))?;
+            let mask = self.read(waiter, WaiterWord::Mask)?;
+            if let Some((_, at)) = backup.filter(|(first, _)| *first != slot) {
+                self.rouse(waiter, slot, at)?;
+                backup = None;
+            }
+            let in_order = self.table.order == Order::Arrival;
+            if in_order && mask & blocked != 0 || mask & affected == 0 {
+                blocked |= mask;
+            } else {
+                match self.try_grant(guard, waiter, now)? {
+                    Attempt::Settled => self.ring(waiter, slot)?,
+                    Attempt::NotYet { at } => {
+                        if in_order {
+                            blocked |= mask;
+                        }
+                        if self.rouse(waiter, slot, at)? {
+                            backup = Some((slot, at));
+                        }
+                    }
+                }
+            }
+            waiter = next;
+        }
+        Ok(())
+    }
+
+    /// Lets a waiter set its alarm anew, if it would oversleep this instant.
+    fn rouse(&self, waiter: usize, slot: u64, at: u64) -> Result<bool, Fault> {
+        if at >= self.read(waiter, WaiterWord::WakesAt)? {
+            return Ok(false);
+        }
+        self.note(waiter, WaiterWord::WakesAt, at)?;
+        self.ring(waiter, slot)?;
+        Ok(true)
+    }
+
+    fn try_grant(&self, guard: &mut Guard<'_, E>, waiter: usize, now: u64) -> Result<Attempt, Fault> {
+        let who = self.participant_of(guard, waiter)?;
+        let wants = self.wants_of(waiter)?;
+        let owing = self.read(waiter, WaiterWord::Owing)?;
+        let owns_row = guard.get(self.holdings().row(who.slot))? == who.generation;
+        let mut change = guard.begin();
+        if owns_row && self.charge_all(&mut change, who, &wants, owing, now)? {
+            self.unlink(&mut change, waiter, &wants)?;
+            self.set_link(&mut change, waiter, LinkWord::State, GRANTED)?;
+            change.commit();
+            return Ok(Attempt::Settled);
+        }
+        drop(change);
+        if let Some(at) = self.rates_allow_at(guard, &wants, now)?
+            && owns_row
+        {
+            return Ok(Attempt::NotYet { at: if at > now { at } else { NEVER } });
+        }
+        // More than there ever is, since the limits were changed; or damage.
+        self.refuse(guard, waiter, &wants)?;
+        Ok(Attempt::Settled)
+    }
+
+    fn refuse(&self, guard: &mut Guard<'_, E>, waiter: usize, wants: &Wants) -> Result<(), Fault> {
+        let mut change = guard.begin();
+        self.unlink(&mut change, waiter, wants)?;
+        self.set_link(&mut change, waiter, LinkWord::State, REFUSED)?;
+        change.commit();
+        Ok(())
+    }
+
+    /// When numbers were changed: tells those who can never be served any more, serves the others, and lets those
+    /// who still wait set their alarms anew.
+    pub(super) fn rejudge(&self, guard: &mut Guard<'_, E>, now: u64) -> Result<(), Fault> {
+        if self.waited_for(guard, u64::MAX)? == 0 {
+            return Ok(());
+        }
+        let mut waiter = self.waiter(guard.get(StateMap::QUEUE_HEAD)?)?;
+        for _ in 0..self.waiters.count {
+            if waiter == 0 {
+                break;
+            }
+            let next = self.waiter(guard.get(self.table.map.link(waiter, LinkWord::Next))?)?;
+            let wants = self.wants_of(waiter)?;
+            if self.rates_allow_at(guard, &wants, now)?.is_none() {
+                self.refuse(guard, waiter, &wants)?;
+            }
+            waiter = next;
+        }
+        self.serve(guard, u64::MAX, now)?;
+        self.ring_all()
+    }
+
+    /// The instant from which on all rates allow what is wanted; permits apart. None if that never comes.
+    pub(super) fn rates_allow_at(
+        &self,
+        guard: &Guard<'_, E>,
+        wants: &Wants,
+        now: u64,
+    ) -> Result<Option<u64>, Fault> {
+        let get = |index: usize| guard.get(index).unwrap_or(0);
+        let mut latest = now;
+        for (limit, amount) in wants.iter() {
+            if amount > self.table.most(limit, get) {
+                return Ok(None);
+            }
+            let Some(rule) = self.table.rule(limit, get) else { continue };
+            match rule.acquire(&self.table.state(limit, get), now, amount) {
+                Verdict::Admit(_) => {}
+                Verdict::Later { at } => latest = latest.max(at),
+                Verdict::Never => return Ok(None),
+            }
+        }
+        Ok(Some(latest))
+    }
+
+    /// Rings the doorbell of a waiter, and of its participant if it shares one. After the commit, under the lock.
+    pub(super) fn ring(&self, waiter: usize, slot: u64) -> Result<(), Fault> {
+        self.turn(self.waiters.doorbell(waiter)?);
+        if self.read(waiter, WaiterWord::SharesDoorbell)? != 0 {
+            self.turn(self.waiters.shared_doorbell(u32::try_from(slot).unwrap_or(u32::MAX))?);
+        }
+        Ok(())
+    }
+
+    fn turn(&self, doorbell: &E::U32) {
+        let env = self.block.env;
+        let mut seen = env.load32(doorbell, Relaxed);
+        while let Err(now) = env.cas32(doorbell, seen, seen.wrapping_add(1), Release) {
+            seen = now;
+        }
+        env.wake_all(doorbell);
+    }
+
+    /// Rings all doorbells in use: after the death of somebody who may have owed a ring, or when the set was
+    /// removed. Needs no lock.
+    pub fn ring_all(&self) -> Result<(), Fault> {
+        let used = self.block.env.load64(self.block.word(StateMap::USED_WAITERS)?, Acquire);
+        for waiter in 1..=self.waiter(used).unwrap_or(self.waiters.count) {
+            let link = |word| {
+                let word = self.block.word(self.table.map.link(waiter, word))?;
+                Ok(self.block.env.load64(word, Relaxed))
+            };
+            if link(LinkWord::State)? != FREE {
+                self.ring(waiter, link(LinkWord::Slot)?).or_else(no_such_slot)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A slot that an entry never had, or that somebody damaged: nobody sleeps behind it.
+fn no_such_slot(fault: Fault) -> Result<(), Fault> {
+    if matches!(fault, Fault::OutOfRange { .. }) { Ok(()) } else { Err(fault) }
+}

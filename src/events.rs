@@ -1,0 +1,97 @@
+//! Observe: what happens, told to `tracing` as it happens. Behind the feature `tracing`; without it, nothing is here.
+//!
+//! | event | level | fields beside `set` |
+//! | --- | --- | --- |
+//! | `granted` | debug | `label`, `ticket` |
+//! | `waited` | debug | `label`, `ticket`, `nanos` |
+//! | `denied` | info | `label`, `limit`, `requested`, `available` |
+//! | `queued` | info | `label`, `ahead` |
+//! | `timed_out` | info | `label`, `nanos` |
+//! | `not_enforced` | warn | `label`, `why` |
+//! | `recovered` | warn | |
+//! | `reaped` | warn | `participants`, `permits` |
+//! | `reconfigured` | info | `limits` |
+//! | `skipped` | warn | `index`: of a set in a pool that was removed |
+
+use std::time::Duration;
+
+use crate::answer::{AcquireError, Unavailable};
+use crate::set::LimitSet;
+
+/// Tells an event, if anybody can hear it.
+macro_rules! tell {
+    ($level:ident, $name:literal, $set:expr $(, $field:ident = $value:expr)* $(,)?) => {
+        #[cfg(feature = "tracing")]
+        tracing::$level!(target: "limitset", set = %$set.segment().view().path().display(), $($field = $value,)* $name);
+        #[cfg(not(feature = "tracing"))]
+        let _ = (&$set, $(&$value),*);
+    };
+}
+
+#[inline]
+pub(crate) fn granted(set: &LimitSet, label: Option<&str>, ticket: u64) {
+    tell!(debug, "granted", set, label = label, ticket = ticket);
+}
+
+pub(crate) fn waited(set: &LimitSet, label: Option<&str>, ticket: u64, time: Duration) {
+    tell!(debug, "waited", set, label = label, ticket = ticket, nanos = time.as_nanos());
+}
+
+/// Whatever kind of refusal it was.
+pub(crate) fn refused(set: &LimitSet, label: Option<&str>, error: &AcquireError) {
+    match error {
+        AcquireError::Denied(denial) => {
+            for limit in denial.violations() {
+                tell!(
+                    info,
+                    "denied",
+                    set,
+                    label = label,
+                    limit = limit.key,
+                    requested = limit.requested,
+                    available = limit.available
+                );
+            }
+        }
+        AcquireError::Never { key, requested, most } => {
+            tell!(
+                info,
+                "denied",
+                set,
+                label = label,
+                limit = key.as_str(),
+                requested = *requested,
+                available = *most
+            );
+        }
+        AcquireError::Queued { ahead } => {
+            tell!(info, "queued", set, label = label, ahead = *ahead);
+        }
+        AcquireError::TimedOut(late) => {
+            tell!(info, "timed_out", set, label = label, nanos = late.waited.as_nanos());
+        }
+        _ => {}
+    }
+}
+
+pub(crate) fn not_enforced(set: &LimitSet, why: &Unavailable) {
+    tell!(warn, "not_enforced", set, why = why.to_string());
+}
+
+pub(crate) fn recovered(set: &LimitSet) {
+    tell!(warn, "recovered", set);
+}
+
+pub(crate) fn reaped(set: &LimitSet, participants: u64, permits: u64) {
+    if participants > 0 {
+        tell!(warn, "reaped", set, participants = participants, permits = permits);
+    }
+}
+
+pub(crate) fn reconfigured(set: &LimitSet, limits: usize) {
+    tell!(info, "reconfigured", set, limits = limits);
+}
+
+pub(crate) fn skipped(set: &LimitSet, index: usize) {
+    tell!(warn, "skipped", set, index = index);
+}

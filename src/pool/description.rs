@@ -1,0 +1,79 @@
+//! A pool as text, for another process.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use thiserror::Error;
+
+use super::{Balance, LimitPool, PoolError};
+use crate::set::LimitSet;
+
+/// What a process needs to make a pool of sets that exist. As text it can be handed over on a command line or in the
+/// environment.
+///
+/// ```
+/// use limitset::{CallLimit, LimitPool, LimitSet, PoolDescription};
+///
+/// # let name = format!("test-doc-pool-{}", std::process::id());
+/// let set = LimitSet::builder().limit(CallLimit::per_minute(9)).open(&name)?;
+/// let text = LimitPool::new([set])?.describe()?.to_string();
+/// assert_eq!(text, format!("round_robin:{name}"));
+///
+/// let pool = text.parse::<PoolDescription>()?.attach()?.for_worker(3);
+/// pool.try_acquire(())?.release()?;
+/// # pool.get(0).unwrap().remove()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolDescription {
+    /// Names or paths of the sets, in order.
+    pub names: Vec<PathBuf>,
+    /// How the pool balances.
+    pub balance: Balance,
+}
+
+impl PoolDescription {
+    /// Attaches to the sets.
+    ///
+    /// # Errors
+    ///
+    /// If one of them cannot be attached to.
+    pub fn attach(&self) -> Result<LimitPool, PoolError> {
+        let sets = self.names.iter().map(LimitSet::attach).collect::<Result<Vec<_>, _>>()?;
+        Ok(LimitPool::new(sets)?.balance(self.balance))
+    }
+}
+
+impl fmt::Display for PoolDescription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.names.iter().map(|name| name.display().to_string()).collect();
+        write!(f, "{}:{}", self.balance.name(), names.join(":"))
+    }
+}
+
+/// A text that describes no pool.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error(
+    "{found:?} describes no pool; one looks like round_robin:name:name, with random or first_free instead"
+)]
+pub struct BadDescription {
+    /// The text given.
+    pub found: String,
+}
+
+impl FromStr for PoolDescription {
+    type Err = BadDescription;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let bad = || BadDescription { found: text.to_owned() };
+        let (balance, names) = text.split_once(':').ok_or_else(bad)?;
+        let balance = Balance::ALL.into_iter().find(|it| it.name() == balance).ok_or_else(bad)?;
+        let names: Vec<_> = names.split(':').map(PathBuf::from).collect();
+        if names.iter().any(|name| name.as_os_str().is_empty()) {
+            return Err(bad());
+        }
+        Ok(Self { names, balance })
+    }
+}

@@ -1,0 +1,346 @@
+//! Run: workers that are forked, supervised, and given their limits.
+
+mod supervisor;
+mod worker;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::unistd::{Pid, getppid};
+use thiserror::Error;
+
+pub use self::supervisor::{ExitReason, Supervisor, WorkerExit};
+pub use self::worker::{Stopped, Worker, WorkerOutcome};
+use crate::pool::{AnyLimits, LimitPool, PoolDescription, PoolError, Sharing};
+use crate::sys::process;
+
+/// Tells a process started by [`StartBy::Exec`] that it is a worker, and which.
+const WORKER_VARIABLE: &str = "LIMITSET_WORKER";
+
+/// Which workers are started again when they end. While stopping, none is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Restart {
+    /// Those that failed, panicked or were killed.
+    #[default]
+    OnFailure,
+    /// All.
+    Always,
+    /// None.
+    Never,
+}
+
+/// How a worker comes into being.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum StartBy {
+    /// As a copy of this process, at this point.
+    #[default]
+    Fork,
+    /// By running this program again, with the same arguments. It comes to [`Prefork::run`] once more, and there it is
+    /// a worker: `run` does not return. The limits must have names. For programs with threads.
+    Exec,
+}
+
+/// Why workers could not be supervised.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PreforkError {
+    /// The limits cannot be shared by processes.
+    #[error(transparent)]
+    Limits(#[from] PoolError),
+    /// A fork copies the calling thread only, and the locks of all of them as they are.
+    #[error(
+        "this process has {found} other threads, and a fork would copy none of them but every lock they hold: fork \
+        before starting threads, start workers by StartBy::Exec, or allow it with allow_threads"
+    )]
+    Threads {
+        /// How many.
+        found: usize,
+    },
+    /// A worker could not be started.
+    #[error("worker {index} could not be started: {source}")]
+    Start {
+        /// Its number.
+        index: usize,
+        /// Why.
+        source: io::Error,
+    },
+    /// A worker could not be waited for.
+    #[error("a worker could not be waited for: {source}")]
+    Wait {
+        /// Why.
+        source: io::Error,
+    },
+    /// Signals could not be received.
+    #[error("signals could not be received: {source}")]
+    Signals {
+        /// Why.
+        source: io::Error,
+    },
+    /// The supervisor's order to this process makes no sense.
+    #[error("LIMITSET_WORKER is {found:?}, which no supervisor of this version writes")]
+    Order {
+        /// What it is.
+        found: String,
+    },
+}
+
+/// What became of the workers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Report {
+    /// The last end of each worker, by number.
+    pub last_exits: Vec<WorkerExit>,
+    /// How many ends there were.
+    pub exits: u64,
+    /// How often a worker was started in place of one that had ended.
+    pub restarts: u64,
+    /// Numbers whose workers ended so often and so quickly that they were not started again.
+    pub given_up: Vec<usize>,
+}
+
+/// Forked workers that share limits.
+///
+/// SIGTERM and SIGINT let the workers finish, a second one kills them; SIGTTIN adds a worker, SIGTTOU lets the last
+/// one go. A worker that dies is replaced, after a while if that happens quickly. If this process dies, its workers
+/// stop.
+///
+/// ```
+/// use limitset::{CallLimit, Prefork};
+///
+/// let report = Prefork::new(2).allow_threads(true).limits([CallLimit::per_minute(3)]).run(|worker| {
+///     // Four asked for in all, three allowed.
+///     let granted = (0..2).filter(|_| worker.limits().try_acquire(()).is_ok()).count();
+///     assert!(granted <= 2);
+/// })?;
+/// assert_eq!(report.exits, 2);
+/// # Ok::<(), limitset::PreforkError>(())
+/// ```
+#[must_use]
+pub struct Prefork {
+    workers: usize,
+    limits: AnyLimits,
+    restart: Restart,
+    start_by: StartBy,
+    first_wait: Duration,
+    longest_wait: Duration,
+    stable_after: Duration,
+    give_up_after: u32,
+    drain_time: Duration,
+    allow_threads: bool,
+    on_exit: Box<dyn Fn(&WorkerExit)>,
+}
+
+impl Prefork {
+    /// So many workers, without limits unless they are given some.
+    pub fn new(workers: usize) -> Self {
+        Self {
+            workers,
+            limits: ().into(),
+            restart: Restart::default(),
+            start_by: StartBy::default(),
+            first_wait: Duration::from_millis(100),
+            longest_wait: Duration::from_secs(10),
+            stable_after: Duration::from_secs(10),
+            give_up_after: 100,
+            drain_time: Duration::from_secs(30),
+            allow_threads: false,
+            on_exit: Box::new(|_| {}),
+        }
+    }
+
+    /// The limits that the workers share: limits, a set, several sets, or a pool.
+    pub fn limits(mut self, limits: impl Into<AnyLimits>) -> Self {
+        self.limits = limits.into();
+        self
+    }
+
+    /// Which workers are started again: [`Restart::OnFailure`] unless set.
+    pub fn restart(mut self, restart: Restart) -> Self {
+        self.restart = restart;
+        self
+    }
+
+    /// How workers come into being: [`StartBy::Fork`] unless set.
+    pub fn start_by(mut self, start_by: StartBy) -> Self {
+        self.start_by = start_by;
+        self
+    }
+
+    /// How long to wait before a worker is replaced: `first`, twice as long after each further quick end, and never
+    /// more than `longest`. 100 ms and 10 s unless set.
+    pub fn backoff_times(mut self, first: Duration, longest: Duration) -> Self {
+        (self.first_wait, self.longest_wait) = (first, longest);
+        self
+    }
+
+    /// A worker that ran this long did not end quickly: 10 s unless set.
+    pub fn stable_after(mut self, time: Duration) -> Self {
+        self.stable_after = time;
+        self
+    }
+
+    /// A place whose workers end quickly so many times in a row is given up: 100 unless set.
+    pub fn give_up_after(mut self, ends: u32) -> Self {
+        self.give_up_after = ends.clamp(1, u32::MAX - 1);
+        self
+    }
+
+    /// How long workers may take to finish before they are killed: 30 s unless set.
+    pub fn drain_time(mut self, time: Duration) -> Self {
+        self.drain_time = time;
+        self
+    }
+
+    /// Forks although other threads run. Right only if the workers need nothing that those threads may have locked.
+    pub fn allow_threads(mut self, yes: bool) -> Self {
+        self.allow_threads = yes;
+        self
+    }
+
+    /// Called for every worker that ends.
+    pub fn on_exit(mut self, tell: impl Fn(&WorkerExit) + 'static) -> Self {
+        self.on_exit = Box::new(tell);
+        self
+    }
+
+    /// Starts the workers and looks after them until all have ended, or this process was told to stop.
+    ///
+    /// # Errors
+    ///
+    /// [`PreforkError`] if workers cannot be started or looked after; those that run are killed then.
+    pub fn run<T: WorkerOutcome>(self, work: impl Fn(&Worker) -> T) -> Result<Report, PreforkError> {
+        if let Some((worker, grace)) = self.as_worker()? {
+            let is_supervised = process::obey(getppid(), grace);
+            let is_supervised = is_supervised.map_err(|source| PreforkError::Signals { source })?;
+            let code = if is_supervised { supervisor::work(&work, worker) } else { 0 };
+            std::process::exit(code);
+        }
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD, Signal::SIGTTIN, Signal::SIGTTOU] {
+            mask.add(signal);
+        }
+        let failed = |error: nix::errno::Errno| PreforkError::Signals { source: error.into() };
+        let before = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(failed)?;
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);
+        let supervised = signals.map_err(failed).and_then(|signals| self.supervise(work, before, &signals));
+        before.thread_set_mask().map_err(failed)?;
+        supervised
+    }
+
+    /// Starts the workers, to be looked after by the caller: [`step`](Supervisor::step) by step, with signals of its
+    /// own.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn start<W, T>(self, work: W) -> Result<Supervisor<W>, PreforkError>
+    where
+        W: Fn(&Worker) -> T,
+        T: WorkerOutcome,
+    {
+        let failed = |error: nix::errno::Errno| PreforkError::Signals { source: error.into() };
+        let signals = SigSet::thread_get_mask().map_err(failed)?;
+        self.start_with(work, signals)
+    }
+
+    fn start_with<W, T>(mut self, work: W, signals: SigSet) -> Result<Supervisor<W>, PreforkError>
+    where
+        W: Fn(&Worker) -> T,
+        T: WorkerOutcome,
+    {
+        let limits = std::mem::replace(&mut self.limits, ().into()).into_pool(Sharing::Processes)?;
+        if self.start_by == StartBy::Fork && !self.allow_threads {
+            let found =
+                process::other_threads().map_err(|source| PreforkError::Start { index: 0, source })?;
+            if found > 0 {
+                return Err(PreforkError::Threads { found });
+            }
+        }
+        if self.start_by == StartBy::Exec {
+            limits.describe()?;
+        }
+        Supervisor::start(self, limits, work, signals)
+    }
+
+    fn supervise<W, T>(self, work: W, before: SigSet, signals: &SignalFd) -> Result<Report, PreforkError>
+    where
+        W: Fn(&Worker) -> T,
+        T: WorkerOutcome,
+    {
+        let failed = |error: nix::errno::Errno| PreforkError::Signals { source: error.into() };
+        let mut supervisor = self.start_with(work, before)?;
+        let mut report = Report::default();
+        loop {
+            let (exits, due) = supervisor.step()?;
+            for exit in exits {
+                (supervisor.options().on_exit)(&exit);
+                report.exits += 1;
+                report.last_exits.retain(|other| other.index != exit.index);
+                report.last_exits.push(exit);
+            }
+            if supervisor.is_over() {
+                break;
+            }
+            let timeout = due.map_or(PollTimeout::NONE, |due| {
+                // Rounded up: a little late is better than a little early, over and over.
+                PollTimeout::try_from(due + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+            });
+            match poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout) {
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(error) => return Err(failed(error)),
+            }
+            while let Some(signal) = signals.read_signal().map_err(failed)? {
+                match i32::try_from(signal.ssi_signo).ok().and_then(|signal| Signal::try_from(signal).ok()) {
+                    Some(Signal::SIGTERM | Signal::SIGINT) if supervisor.is_stopping() => supervisor.kill(),
+                    Some(Signal::SIGTERM | Signal::SIGINT) => supervisor.stop(),
+                    Some(Signal::SIGTTIN) if !supervisor.is_stopping() => drop(supervisor.add()?),
+                    Some(Signal::SIGTTOU) => drop(supervisor.retire()),
+                    _ => {}
+                }
+            }
+        }
+        report.last_exits.sort_by_key(|exit| exit.index);
+        report.restarts = supervisor.restarts();
+        report.given_up = supervisor.given_up();
+        Ok(report)
+    }
+
+    /// Whether this process was started to be a worker.
+    fn as_worker(&self) -> Result<Option<(Worker, u32)>, PreforkError> {
+        static IS_WORKER: AtomicBool = AtomicBool::new(false);
+        let Some(order) = std::env::var_os(WORKER_VARIABLE).filter(|_| self.start_by == StartBy::Exec) else {
+            return Ok(None);
+        };
+        let order = order.to_string_lossy();
+        let parse = || {
+            let mut parts = order.splitn(4, ':');
+            let index = parts.next()?.parse::<usize>().ok()?;
+            let supervisor = parts.next()?.parse().map(Pid::from_raw).ok()?;
+            let grace = parts.next()?.parse::<u32>().ok()?;
+            Some((index, supervisor, grace, parts.next()?.parse::<PoolDescription>().ok()?))
+        };
+        let bad = || PreforkError::Order { found: order.clone().into_owned() };
+        let (index, supervisor, grace, description) = parse().ok_or_else(bad)?;
+        // Meant for a parent of ours, or for us but a while ago.
+        if supervisor != getppid() || IS_WORKER.swap(true, Relaxed) {
+            return Ok(None);
+        }
+        let limits: LimitPool = description.attach()?.for_worker(index);
+        Ok(Some((Worker { index, limits }, grace)))
+    }
+
+    fn backoff(&self, quick_ends: u32) -> Duration {
+        let doublings = quick_ends.saturating_sub(1).min(31);
+        self.first_wait.saturating_mul(1 << doublings).min(self.longest_wait)
+    }
+
+    fn grace_seconds(&self) -> u32 {
+        u32::try_from(self.drain_time.as_secs()).unwrap_or(u32::MAX).max(1)
+    }
+}
