@@ -168,7 +168,7 @@ impl Acquisition {
             return Ok(());
         }
         if self.epoch != fork::epoch() {
-            return Err(AcquireError::NotShared);
+            return Err(AcquireError::Forked);
         }
         let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit;
         let owed: u64 = self.charges.iter().map(owing).sum();

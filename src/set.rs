@@ -141,6 +141,9 @@ impl LimitSet {
             let answer = self.locked(|engine, guard, now| {
                 let mask = wants.demand();
                 if self.keys().table.order == Order::Arrival && engine.waited_for(guard, mask)? != 0 {
+                    if may_sweep && self.is_time_to_sweep(engine) {
+                        return Ok(None);
+                    }
                     return Ok(Some(Err(AcquireError::Queued { ahead: engine.ahead(guard, mask, None)? })));
                 }
                 let judged = engine.judge(guard, wants, now)?;
@@ -238,7 +241,9 @@ impl LimitSet {
             let within = within.min(self.inner.segment.patience());
             let answer = self.locked_within(within, |engine, guard, now| {
                 let entered = engine.enter(guard, wants, owing, patience, &self.inner.clock, now)?;
-                if matches!(entered, Entered::Full) && may_sweep && self.is_time_to_sweep(engine) {
+                // Places in the queue, and those before us, may belong to the dead.
+                let is_crowded = matches!(entered, Entered::Full | Entered::Queued { .. });
+                if is_crowded && may_sweep && self.is_time_to_sweep(engine) {
                     return Ok(None);
                 }
                 if !matches!(entered, Entered::Refused) {
