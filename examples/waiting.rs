@@ -1,5 +1,6 @@
 //! Waiting for one's turn: in a thread, with a timeout, and as a future. Run it with
 //! `cargo run --example waiting`.
+#![expect(clippy::expect_used, reason = "an example says what it expects")]
 
 use std::time::Duration;
 

@@ -20,6 +20,7 @@ pub const REGIONS: usize = 100;
 /// Kinds of region.
 pub const SLOTS_REGION: u32 = 1;
 pub const STATE_REGION: u32 = 2;
+pub const WAITERS_REGION: u32 = 3;
 pub const MUTEX_REGION: u32 = 4;
 pub const SEMAPHORE_REGION: u32 = 5;
 
@@ -78,6 +79,11 @@ impl Forged {
     /// Where the first region of a kind starts.
     pub fn region(&self, kind: u32) -> usize {
         usize::try_from(self.get64(self.entry_of(kind) + 8)).unwrap()
+    }
+
+    /// How many bytes it has.
+    pub fn region_length(&self, kind: u32) -> usize {
+        usize::try_from(self.get64(self.entry_of(kind) + 16)).unwrap()
     }
 
     /// Where word `index` of a block is.
