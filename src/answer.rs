@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::engine::{Judged, Standing};
@@ -125,8 +126,8 @@ pub struct LimitStatus<'a> {
 }
 
 impl Statuses {
-    pub(crate) fn new(keys: Arc<Keys>, judged: &[Judged], now: u64) -> Self {
-        Self { keys, judged: judged.into(), now }
+    pub(crate) fn new(keys: Arc<Keys>, judged: SmallVec<[Judged; 8]>, now: u64) -> Self {
+        Self { keys, judged: judged.into_boxed_slice(), now }
     }
 
     /// All limits of the set, in the order of their definition.

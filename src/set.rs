@@ -150,7 +150,7 @@ impl LimitSet {
                 if may_sweep && self.is_sweep_due(engine, &judged) {
                     return Ok(None);
                 }
-                Ok(Some(Ok(Statuses::new(self.inner.keys.clone(), &judged, now))))
+                Ok(Some(Ok(Statuses::new(self.inner.keys.clone(), judged, now))))
             })?;
             if let Some(answer) = answer {
                 return answer?.into_answer();
@@ -254,7 +254,7 @@ impl LimitSet {
                     return Ok(None);
                 }
                 engine.count_denied(guard, &judged)?;
-                Ok(Some(Err(Statuses::new(self.inner.keys.clone(), &judged, now))))
+                Ok(Some(Err(Statuses::new(self.inner.keys.clone(), judged, now))))
             })?;
             if let Some(answer) = answer {
                 return Ok(answer);

@@ -127,7 +127,8 @@ impl<E: Env> Engine<'_, E> {
         now: u64,
     ) -> Result<SmallVec<[Judged; 8]>, Fault> {
         let get = |index: usize| guard.get(index).unwrap_or(0);
-        let mut judged = SmallVec::new();
+        // Exact, so that making a box of it later allocates at most once.
+        let mut judged = SmallVec::with_capacity(self.table.len());
         for limit in 0..self.table.len() {
             let requested = wants.amount(limit).unwrap_or(0);
             let available = self.table.available(limit, get, now);
