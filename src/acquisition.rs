@@ -278,11 +278,11 @@ impl Acquisition {
         let needs_lock = charges.iter().any(|charge| {
             charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit))
         });
-        if !needs_lock {
-            return Ok(());
-        }
         if self.epoch != fork::epoch() {
             return Err(UsageError::Forked);
+        }
+        if !needs_lock {
+            return Ok(());
         }
         let finish = move |set: &LimitSet, charges: &[Charge], patience| {
             set.locked_within(patience, |engine, guard, now| engine.finish(guard, charges, cancel, now))
