@@ -33,7 +33,7 @@ fn takes_five<'r>(set: &Set, request: impl Into<Request<'r>>) {
 fn every_form_of_a_request_asks_for_the_same(world: World) {
     let set = world.three_kinds();
     takes_five(&set, [("tokens", 5)]);
-    takes_five(&set, &[("tokens", 5)]);
+    takes_five(&set, Request::from(&[("tokens", 5)]));
     takes_five(&set, &[("tokens", 5), ("connections", 1)][..]);
     takes_five(&set, vec![("tokens", 5)].as_slice());
     takes_five(&set, &HashMap::from([("tokens", 5)]));

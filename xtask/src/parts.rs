@@ -75,7 +75,7 @@ pub(crate) const PARTS: &[Part] = &[
         about: "several processes on one segment: forks, namespaces, other users",
         work: Work::Tests(|_| {
             let args = ["test", "--release", "--no-fail-fast", "-p", "limitset"];
-            let tests = ["--test", "processes", "--test", "world"];
+            let tests = ["--test", "processes", "--test", "set_processes", "--test", "world"];
             Ok(vec![cargo(&args).and(&tests).and(&["--", "--nocapture"])])
         }),
     },
@@ -171,7 +171,7 @@ fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {
         if let Some(stem) = stem
             && path.extension().is_some_and(|extension| extension == "rs")
             && !stem.starts_with("crash")
-            && !["examples", "interop", "processes", "world"].contains(&stem.as_str())
+            && !["examples", "interop", "processes", "set_processes", "world"].contains(&stem.as_str())
         {
             names.push(stem);
         }
@@ -213,7 +213,15 @@ mod tests {
     fn integration_tests_are_found_without_those_that_have_their_own_part() {
         let folder = std::env::temp_dir().join(format!("xtask-parts-{}", std::process::id()));
         fs::create_dir_all(folder.join("support")).unwrap();
-        let own = ["crash_step.rs", "crash_kill.rs", "examples.rs", "processes.rs", "world.rs", "interop.rs"];
+        let own = [
+            "crash_step.rs",
+            "crash_kill.rs",
+            "examples.rs",
+            "processes.rs",
+            "set_processes.rs",
+            "world.rs",
+            "interop.rs",
+        ];
         for name in ["tidy.rs", "attach.rs", "notes.md"].iter().chain(&own) {
             fs::write(folder.join(name), "").unwrap();
         }
