@@ -204,6 +204,7 @@ fn a_snapshot_is_of_one_instant_whoever_writes(world: World) {
                 let granted = stats.limit("tokens").unwrap().granted;
                 assert!(granted >= last, "time goes on");
                 last = granted;
+                assert!(writers.iter().all(|it| !it.is_finished()), "a writer failed");
             }
         }));
         stop.store(true, Relaxed);
