@@ -104,6 +104,18 @@ fn few_limits_by_name_need_no_allocation_either() {
 }
 
 #[test]
+fn many_limits_cost_one_allocation_for_the_acquisition() {
+    let permits = (0..64).map(|n| ResourceLimit::new(format!("r{n}"), 5));
+    for most in [4, 5, 64] {
+        let set = LimitSet::builder().limits(permits.clone().take(most)).in_memory().unwrap();
+        let request = set.request().build().unwrap();
+        set.try_acquire(&request).unwrap().release().unwrap();
+        let (count, ()) = allocations(|| set.try_acquire(&request).unwrap().release().unwrap());
+        assert_eq!(count, u64::from(most > 4), "{most} limits");
+    }
+}
+
+#[test]
 fn a_denial_makes_at_most_one_allocation_however_many_limits_there_are() {
     for others in [0, 4, 5, 12, 60] {
         let others = (0..others).map(|n| RateLimit::per_minute(format!("other{n}"), 5));

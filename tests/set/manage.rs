@@ -1,11 +1,13 @@
 //! Changing a set as a whole: new numbers, a reset, a moved clock, an end.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use limitset::core::NEVER;
 use limitset::limit::BadLimit;
 use limitset::{
     AcquireError, Algorithm, CallLimit, Clock, Limit, LimitSet, ManageError, RateLimit, Report,
-    ResourceLimit, UsageError,
+    ResourceLimit, Segment, UsageError,
 };
 
 use crate::worlds::{HOUR, MINUTE, World, denial, manual, pairs, rules};
@@ -24,11 +26,15 @@ rules![
     a_manual_clock_moves_only_by_hand,
     a_clock_that_moves_itself_cannot_be_moved,
     time_that_passes_gives_what_the_rate_says,
+    decisions_and_looks_never_go_back_behind_the_last_decision,
+    who_waited_for_the_lock_decides_by_the_time_it_is_then,
     a_removed_set_answers_removed_to_everything,
     nobody_dead_means_nothing_to_reap,
 ];
 
 const SECOND: Duration = Duration::from_secs(1);
+/// The word of the set that keeps the instant of the last decision; see docs/format.md.
+const LAST_NOW: usize = 0;
 
 fn reconfiguring_changes_the_numbers_and_counts_it(world: World) {
     for algorithm in Algorithm::ALL {
@@ -254,6 +260,40 @@ fn time_that_passes_gives_what_the_rate_says(world: World) {
         assert_eq!(taken, 7 + 1_199 * 7 / 3, "{algorithm}");
         assert_eq!(set.limit("tokens").consumed, taken);
     }
+}
+
+fn decisions_and_looks_never_go_back_behind_the_last_decision(world: World) {
+    let set = world.open(&LimitSet::builder().limit(CallLimit::new(2, HOUR)));
+    set.try_acquire([("call_count", 2)]).unwrap().release().unwrap();
+    assert_eq!(set.limit("call_count").available, 0);
+    // Somebody whose clock is an hour ahead has decided something.
+    let (block, _) = set.segment().state_block().unwrap();
+    let ahead = block.words[LAST_NOW].load(Relaxed) + u64::try_from(HOUR.as_nanos()).unwrap();
+    block.words[LAST_NOW].store(ahead, Relaxed);
+    assert_eq!(set.limit("call_count").available, 2);
+    set.try_acquire([("call_count", 2)]).unwrap().release().unwrap();
+    let wait = denial(set.try_acquire(())).retry_after().unwrap();
+    assert_eq!(wait, HOUR / 2, "time stands still until the clock has caught up");
+    assert_eq!(block.words[LAST_NOW].load(Relaxed), ahead);
+}
+
+fn who_waited_for_the_lock_decides_by_the_time_it_is_then(world: World) {
+    let window = Duration::from_millis(30);
+    let patient = Segment::options().patience(HOUR);
+    let set = world.open(&LimitSet::builder().limit(CallLimit::new(1, window)).segment(patient));
+    let (block, _) = set.segment().state_block().unwrap();
+    set.try_acquire(()).unwrap().release().unwrap();
+    // None is left before the wait, and one is there after it.
+    let guard = block.lock(set.segment().participant().unwrap(), NEVER).unwrap().guard();
+    let since = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let call = scope.spawn(|| set.try_acquire(()).map(drop));
+        while since.elapsed() < 2 * window {
+            std::thread::yield_now();
+        }
+        drop(guard);
+        call.join().unwrap().unwrap();
+    });
 }
 
 fn a_removed_set_answers_removed_to_everything(world: World) {
