@@ -205,6 +205,12 @@ impl LimitSet {
         self.inner.segment.remove_here()
     }
 
+    /// The set's words and what they mean. For model checks and crash tests; not covered by semantic versioning.
+    #[doc(hidden)]
+    pub fn parts(&self) -> Result<Engine<'_, Machine>, AttachError> {
+        self.inner.segment.view().engine(&self.inner.keys.table)
+    }
+
     /// Whether the two are clones of one another.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)

@@ -51,6 +51,12 @@ impl<E: Env> Clone for Waiters<'_, E> {
 impl<E: Env> Copy for Waiters<'_, E> {}
 
 impl<'a, E: Env> Waiters<'a, E> {
+    /// The same waiters for another environment; see [`Block::with_env`](crate::core::Block::with_env).
+    pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self) -> Waiters<'a, F> {
+        let Self { count, doorbells, doorbell_stride, words, stride, shared_doorbells, shared_stride } = self;
+        Waiters { count, doorbells, doorbell_stride, words, stride, shared_doorbells, shared_stride }
+    }
+
     /// What a waiter sleeps on; waiters are numbered from 1.
     pub fn doorbell(&self, waiter: usize) -> Result<&'a E::U32, Fault> {
         let place = waiter.checked_sub(1).filter(|place| *place < self.count);
