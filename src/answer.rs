@@ -62,9 +62,6 @@ pub enum AcquireError {
         "this set is private to the process that made it, and this is a forked child: open one by name, or anonymous"
     )]
     NotShared,
-    /// More was asked for by an acquisition that the parent process made.
-    #[error("this acquisition was made before a fork and belongs to the parent process")]
-    Forked,
 }
 
 impl AcquireError {
