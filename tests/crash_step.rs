@@ -9,12 +9,14 @@
 
 #[path = "support/mutant.rs"]
 mod mutant;
+#[path = "support/stepped.rs"]
+mod stepped;
 #[path = "support/mod.rs"]
 mod support;
 #[path = "support/victim.rs"]
 mod victim;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -22,15 +24,13 @@ use limitset::core::{Env, Guard, Holdings, Locked, NEVER, Participant};
 use limitset::error::{AttachError, SyncError};
 use limitset::{Segment, SegmentOptions};
 use mutant::Mutant;
+use stepped::{SEMAPHORE, Tally, die_after, die_in_copies, region_offset};
 use support::{Random, TempName};
 use victim::Victim;
 
 const LIMITS: usize = 3;
 /// Word of a limit that counts what was ever consumed; its total is word 0.
 const CONSUMED: usize = 3;
-/// Kinds of region.
-const SLOTS: u64 = 1;
-const SEMAPHORE: u64 = 5;
 /// Real kills, spread over all instructions of a run.
 const KILLS: u64 = 200;
 const KILLS_FULL: u64 = 2_000;
@@ -155,31 +155,6 @@ fn reap_role(arguments: &[String]) {
 
 // ---- what the healthy one checks ----
 
-/// What survivors found.
-#[derive(Default, Debug)]
-struct Tally {
-    points: u64,
-    steals: u64,
-    torn: u64,
-    leaked: u64,
-    worst_wait: Duration,
-}
-
-impl Tally {
-    fn state(&self, what: &str, points: &str) {
-        let result = format!(
-            "{} {points}, {} locks stolen, {} torn, {} leaked, worst wait {:?}",
-            self.points, self.steals, self.torn, self.leaked, self.worst_wait
-        );
-        support::proof("1,2,3", what, &result);
-    }
-
-    fn assert_clean(&self) {
-        assert!(self.points > 0 && self.steals > 0, "the test did not test: {self:?}");
-        assert_eq!((self.torn, self.leaked), (0, 0), "{self:?}");
-    }
-}
-
 /// Totals, consumed, and the sum of what the slots hold, limit by limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Picture {
@@ -258,100 +233,38 @@ fn recover_semaphore(segment: &Segment, tally: &mut Tally) {
 
 // ---- the segment and its copy ----
 
-/// A segment in which the victim lives, and a copy in which it is dead.
-struct Twin {
-    name: TempName,
-    /// Attached to the original, in slot 1: moves the state, and recovers after real kills.
-    mover: Segment,
-    original: File,
-    copy: File,
-    _copy_name: TempName,
-    /// Attached to the copy, in slot 1 too.
-    healthy: Segment,
-    /// Bytes of the healthy one's slot, which are its own and not copied.
-    own_slot: std::ops::Range<usize>,
+type Twin = stepped::Twin<Segment>;
+
+fn new_twin() -> Twin {
+    let twin = Twin::new(|name| options().create(name).unwrap(), |name| options().attach(name).unwrap());
+    assert_eq!(twin.healthy.participant().unwrap().slot, 1);
+    twin
 }
 
-impl Twin {
-    fn new() -> Self {
-        let (name, copy_name) = (TempName::new(), TempName::new());
-        let mover = options().create(&name).unwrap();
-        std::fs::copy(name.path(), copy_name.path()).unwrap();
-        let healthy = options().attach(&copy_name).unwrap();
-        assert_eq!(healthy.participant().unwrap().slot, 1);
-        let open = |name: &TempName| OpenOptions::new().read(true).write(true).open(name.path()).unwrap();
-        let (original, copy) = (open(&name), open(&copy_name));
-        let slots = region_offset(&original, SLOTS);
-        Self { name, mover, original, copy, _copy_name: copy_name, healthy, own_slot: slots..slots + 128 }
+/// Gives the mover other holdings than before.
+fn move_state(mover: &Segment, random: &mut Random) {
+    let (block, holdings) = mover.state_block().unwrap();
+    let me = mover.participant().unwrap();
+    let mut guard = block.lock(me, NEVER).unwrap().guard();
+    take_three(&mut guard, holdings, [(); LIMITS].map(|()| 1 + random.below(1_000_000)));
+    let mut change = guard.begin();
+    for limit in 0..LIMITS {
+        holdings.give(&mut change, me, limit, random.below(1_000_000)).unwrap();
     }
-
-    fn copy(&self) {
-        let mut bytes = vec![0; usize::try_from(self.original.metadata().unwrap().len()).unwrap()];
-        self.original.read_exact_at(&mut bytes, 0).unwrap();
-        self.copy.write_all_at(&bytes[..self.own_slot.start], 0).unwrap();
-        let end = self.own_slot.end;
-        self.copy.write_all_at(&bytes[end..], end as u64).unwrap();
-    }
-
-    /// Gives the mover other holdings than before.
-    fn move_state(&self, random: &mut Random) {
-        let (block, holdings) = self.mover.state_block().unwrap();
-        let me = self.mover.participant().unwrap();
-        let mut guard = block.lock(me, NEVER).unwrap().guard();
-        take_three(&mut guard, holdings, [(); LIMITS].map(|()| 1 + random.below(1_000_000)));
-        let mut change = guard.begin();
-        for limit in 0..LIMITS {
-            holdings.give(&mut change, me, limit, random.below(1_000_000)).unwrap();
-        }
-        change.commit();
-    }
-}
-
-/// Where a region is, by its kind in the directory of docs/format.md.
-fn region_offset(file: &File, kind: u64) -> usize {
-    let mut header = [0; 2048];
-    file.read_exact_at(&mut header, 0).unwrap();
-    let word = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap());
-    let entry = (0..24).map(|index| 128 + index * 64).find(|at| word(*at) & 0xffff_ffff == kind).unwrap();
-    usize::try_from(word(entry + 8)).unwrap()
-}
-
-type Start<'a> = &'a dyn Fn() -> Option<Victim>;
-
-/// Steps a victim through its whole operation, recovering a copy after every instruction.
-fn die_in_copies(twin: &Twin, start: Start<'_>, recover: &mut dyn FnMut(&Segment)) -> Option<u64> {
-    let mut victim = start()?;
-    let mut instructions = 0;
-    loop {
-        twin.copy();
-        recover(&twin.healthy);
-        if !victim.step() {
-            return Some(instructions);
-        }
-        instructions += 1;
-    }
-}
-
-/// Really kills a victim after that many instructions.
-fn die_after(instructions: u64, start: Start<'_>) {
-    let mut victim = start().expect("tracing worked before");
-    for _ in 0..instructions {
-        assert!(victim.step(), "this run was shorter than the last");
-    }
-    victim.kill();
+    change.commit();
 }
 
 /// Everything for one operation. `prepare` moves the state and tells how to start a victim and how to judge.
 fn survives(what: &str, mut recover: impl FnMut(&Twin, &Segment, &mut Tally, &Expected), role: Role) {
     victim::stay_on_one_cpu();
-    let twin = Twin::new();
+    let twin = new_twin();
     let mut random = Random::new(7);
     let (mut copies, mut kills) = (Tally::default(), Tally::default());
     let mut shortest = u64::MAX;
     for _ in 0..support::depth(RUNS, RUNS_FULL) {
         let expected = Expected::new(&twin, &mut random);
         let start = || role(&twin, &expected);
-        let judge = &mut |segment: &Segment| recover(&twin, segment, &mut copies, &expected);
+        let judge = &mut |segment: &Segment, _| recover(&twin, segment, &mut copies, &expected);
         let Some(instructions) = die_in_copies(&twin, &start, judge) else {
             println!("SKIPPED {what}: this machine does not allow tracing");
             return;
@@ -380,7 +293,7 @@ struct Expected {
 
 impl Expected {
     fn new(twin: &Twin, random: &mut Random) -> Self {
-        twin.move_state(random);
+        move_state(&twin.mover, random);
         Self { before: look(&twin.mover), amounts: [(); LIMITS].map(|()| 1 + random.below(1_000)) }
     }
 
@@ -447,12 +360,12 @@ fn mutants_are_caught() {
     victim::stay_on_one_cpu();
     let mut random = Random::new(3);
     for name in std::iter::once(mutant::CONTROL.name).chain(mutant::JOURNAL_MUTATIONS) {
-        let twin = Twin::new();
+        let twin = new_twin();
         let expected = Expected::new(&twin, &mut random);
         let [a, b, c] = expected.arguments();
         let start = || Victim::start("mutated", &[&twin.name.0, &a, &b, &c, name]);
         let mut tally = Tally::default();
-        let judge = &mut |segment: &Segment| {
+        let judge = &mut |segment: &Segment, _| {
             recover_state(segment, &mut tally, &|found| expected.all_or_none(found));
         };
         let Some(instructions) = die_in_copies(&twin, &start, judge) else {

@@ -1,0 +1,147 @@
+//! Death at every machine instruction, whatever the operation: a segment in which a victim lives, a copy of it in
+//! which the victim is dead, and the way through an operation from one instruction to the next.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use crate::support::{self, TempName};
+use crate::victim::Victim;
+
+/// Kinds of region.
+const SLOTS: u64 = 1;
+pub const STATE: u64 = 2;
+pub const SEMAPHORE: u64 = 5;
+
+/// What survivors found.
+#[derive(Default, Debug)]
+pub struct Tally {
+    pub points: u64,
+    pub steals: u64,
+    pub torn: u64,
+    pub leaked: u64,
+    pub worst_wait: Duration,
+    /// The first thing that was wrong, in words, where the test has them.
+    pub example: Option<String>,
+}
+
+impl Tally {
+    pub fn state(&self, what: &str, points: &str) {
+        let result = format!(
+            "{} {points}, {} locks stolen, {} torn, {} leaked, worst wait {:?}",
+            self.points, self.steals, self.torn, self.leaked, self.worst_wait
+        );
+        support::proof("1,2,3", what, &result);
+    }
+
+    pub fn assert_clean(&self) {
+        assert!(self.points > 0 && self.steals > 0, "the test did not test: {self:?}");
+        assert_eq!((self.torn, self.leaked), (0, 0), "{self:?}");
+    }
+
+    /// Counts a torn state unless it is whole.
+    pub fn whole(&mut self, is_whole: bool, what: impl FnOnce() -> String) {
+        if !is_whole {
+            self.torn += 1;
+            self.example.get_or_insert_with(what);
+        }
+    }
+
+    /// Counts a leak unless everything came back.
+    pub fn returned(&mut self, is_back: bool, what: impl FnOnce() -> String) {
+        if !is_back {
+            self.leaked += 1;
+            self.example.get_or_insert_with(what);
+        }
+    }
+}
+
+/// A segment in which the victim lives, and a copy in which it is dead.
+pub struct Twin<T> {
+    pub name: TempName,
+    /// Attached to the original, in slot 1: moves the state, and recovers after real kills.
+    pub mover: T,
+    original: File,
+    copy: File,
+    pub copy_name: TempName,
+    /// Attached to the copy, in slot 1 too.
+    pub healthy: T,
+    /// Bytes of the healthy one's slot, which are its own and not copied.
+    own_slot: Range<usize>,
+    /// What was copied last.
+    last: RefCell<Vec<u8>>,
+}
+
+impl<T> Twin<T> {
+    pub fn new(create: impl Fn(&TempName) -> T, attach: impl Fn(&TempName) -> T) -> Self {
+        let (name, copy_name) = (TempName::new(), TempName::new());
+        let mover = create(&name);
+        std::fs::copy(name.path(), copy_name.path()).unwrap();
+        let healthy = attach(&copy_name);
+        let open = |name: &TempName| OpenOptions::new().read(true).write(true).open(name.path()).unwrap();
+        let (original, copy) = (open(&name), open(&copy_name));
+        let slots = region_offset(&original, SLOTS);
+        let own_slot = slots..slots + 128;
+        Self { name, mover, original, copy, copy_name, healthy, own_slot, last: RefCell::default() }
+    }
+
+    /// Copies the segment as it is; tells whether a byte has changed since the last copy.
+    pub fn copy(&self) -> bool {
+        let mut bytes = vec![0; usize::try_from(self.original.metadata().unwrap().len()).unwrap()];
+        self.original.read_exact_at(&mut bytes, 0).unwrap();
+        self.copy.write_all_at(&bytes[..self.own_slot.start], 0).unwrap();
+        let end = self.own_slot.end;
+        self.copy.write_all_at(&bytes[end..], end as u64).unwrap();
+        let has_changed = *self.last.borrow() != bytes;
+        self.last.replace(bytes);
+        has_changed
+    }
+
+    /// Whether somebody holds the lock of the original's state block.
+    pub fn is_locked(&self) -> bool {
+        let mut word = [0; 4];
+        self.original.read_exact_at(&mut word, region_offset(&self.original, STATE) as u64).unwrap();
+        word != [0; 4]
+    }
+}
+
+/// Where a region is, by its kind in the directory of docs/format.md.
+pub fn region_offset(file: &File, kind: u64) -> usize {
+    let mut header = [0; 2048];
+    file.read_exact_at(&mut header, 0).unwrap();
+    let word = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap());
+    let entry = (0..24).map(|index| 128 + index * 64).find(|at| word(*at) & 0xffff_ffff == kind).unwrap();
+    usize::try_from(word(entry + 8)).unwrap()
+}
+
+pub type Start<'a> = &'a dyn Fn() -> Option<Victim>;
+
+/// Steps a victim through its whole operation, with a fresh copy after every instruction. `recover` gets the
+/// healthy one, and whether the copy differs from the one before.
+pub fn die_in_copies<T>(twin: &Twin<T>, start: Start<'_>, recover: &mut dyn FnMut(&T, bool)) -> Option<u64> {
+    let mut victim = start()?;
+    let mut instructions = 0;
+    loop {
+        let has_changed = twin.copy();
+        recover(&twin.healthy, has_changed);
+        if !victim.step() {
+            return Some(instructions);
+        }
+        instructions += 1;
+    }
+}
+
+/// Steps a victim that many instructions far; none if it came to its end before.
+pub fn advance(instructions: u64, start: Start<'_>) -> Option<Victim> {
+    let mut victim = start().expect("tracing worked before");
+    (0..instructions).all(|_| victim.step()).then_some(victim)
+}
+
+/// Really kills a victim after that many instructions.
+pub fn die_after(instructions: u64, start: Start<'_>) {
+    advance(instructions, start).expect("this run was shorter than the last").kill();
+}
