@@ -135,13 +135,11 @@ pub fn die_in_copies<T>(twin: &Twin<T>, start: Start<'_>, recover: &mut dyn FnMu
     }
 }
 
-/// Steps a victim that many instructions far; none if it came to its end before.
-pub fn advance(instructions: u64, start: Start<'_>) -> Option<Victim> {
-    let mut victim = start().expect("tracing worked before");
-    (0..instructions).all(|_| victim.step()).then_some(victim)
-}
-
 /// Really kills a victim after that many instructions.
 pub fn die_after(instructions: u64, start: Start<'_>) {
-    advance(instructions, start).expect("this run was shorter than the last").kill();
+    let mut victim = start().expect("tracing worked before");
+    for _ in 0..instructions {
+        assert!(victim.step(), "this run was shorter than the last");
+    }
+    victim.kill();
 }

@@ -105,7 +105,7 @@ pub(crate) const PARTS: &[Part] = &[
         about: "a process dies at any instruction, the rest carry on",
         work: Work::Tests(|_| {
             let args = ["test", "--release", "--no-fail-fast", "-p", "limitset"];
-            let tests = ["--test", "crash_step", "--test", "crash_kill"];
+            let tests = ["--test", "crash_step", "--test", "crash_set", "--test", "crash_kill"];
             Ok(vec![cargo(&args).and(&tests).and(&["--", "--nocapture", "--test-threads=1"])])
         }),
     },
@@ -215,6 +215,7 @@ mod tests {
         fs::create_dir_all(folder.join("support")).unwrap();
         let own = [
             "crash_step.rs",
+            "crash_set.rs",
             "crash_kill.rs",
             "examples.rs",
             "processes.rs",
