@@ -4,7 +4,8 @@
 //! After every instruction the bytes of the segment are copied to another file, where the victim is dead. An observer
 //! who may not write looks at the copy, then a healthy participant recovers it. Both must find the same words, and from
 //! the first instruction to the last those words may only go from the state before to the state after, in as many
-//! steps as the act has transactions: all or none. What the dead held returns, and the set still works.
+//! steps as the act has transactions: all or none. What the dead held returns, and the set still works; also for one
+//! who comes when all are dead.
 //!
 //! Instructions that leave no byte of the segment changed are the same death as the one before, and are judged once;
 //! at full depth all of them are judged. Time stands still, so states can be compared word by word; the state moves
@@ -28,15 +29,15 @@ use acts::{Act, Amounts, Which};
 use limitset::core::NEVER;
 use limitset::engine::{Engine, NewNumbers, Wants};
 use limitset::{Limit, LimitSet};
-use mutant::{Mutant, Mutation};
-use stepped::{Start, Tally, die_in_copies};
-use support::{Random, Worker};
+use mutant::{Class, Effect, Mutant, Mutation};
+use stepped::{Points, Start, Tally, die_in_copies};
+use support::{Random, TempName, Worker};
 use survivors::{Found, Side};
 use victim::Victim;
 
 /// Runs with a death at every instruction, each from another state.
 const RUNS: u64 = 3;
-const RUNS_FULL: u64 = 10;
+const RUNS_FULL: u64 = 6;
 /// Real kills, spread over all instructions of an act.
 const KILLS: u64 = 40;
 const KILLS_FULL: u64 = 400;
@@ -116,7 +117,7 @@ fn mutated_role(arguments: &[String]) {
     let (set, which, act, amounts) = parse(arguments);
     let index = |key: &str| set.limits().iter().position(|limit| limit.name() == key).unwrap();
     let mut wants = Wants::none();
-    for (key, amount) in acts::usual_request(which, &amounts) {
+    for (key, amount) in which.request(&amounts) {
         wants.set(index(key), amount);
     }
     let new_numbers = acts::new_limits(which, &amounts);
@@ -124,7 +125,7 @@ fn mutated_role(arguments: &[String]) {
         new_numbers.iter().map(|limit| numbers_of(index(limit.name()), limit)).collect();
     let me = set.segment().participant().unwrap();
     let (block, _) = set.segment().state_block().unwrap();
-    let mutant = Mutant::new(block, &[], mutant::named(&arguments[4]).unwrap());
+    let mutant = Mutant::new(block, &[], defect(&arguments[4]));
     let engine = Engine::new(mutant.block(), set.table());
     victim::stop_here();
     let mut guard = engine.block.lock(me, NEVER).unwrap().guard();
@@ -197,35 +198,40 @@ impl<'a> Scene<'a> {
         tally: &mut Tally,
         mut recover: impl FnMut(&Side, &mut Tally) -> Found,
     ) -> Option<(u64, Vec<Found>)> {
-        let judges_all = support::depth(0, 1) == 1;
+        let points = if support::depth(0, 1) == 1 { Points::All } else { Points::Changes };
         let mut states: Vec<Found> = Vec::new();
-        let instructions = die_in_copies(self.twin, start, &mut |side, has_changed| {
-            if has_changed || judges_all {
-                let found = recover(side, tally);
-                if states.last().is_none_or(|last| last.words != found.words) {
-                    states.push(found);
-                }
+        let instructions = die_in_copies(self.twin, points, start, &mut |side| {
+            let found = recover(side, tally);
+            if states.last().is_none_or(|last| last.words != found.words) {
+                states.push(found);
             }
         })?;
         let count = states.len();
-        tally.whole(count == self.act.states(), || {
-            format!("{count} states, one after the other: {states:#?}")
-        });
+        for _ in self.act.states()..count {
+            tally.whole(false, || format!("{count} states, one after the other: {states:#?}"));
+        }
+        tally.whole(count >= self.act.states(), || format!("only {count} states: {states:#?}"));
         let (first, last) = (&states[0].picture, &states[count - 1].picture);
         let predicted = self.act.predict(self.which, &self.amounts, &first.limits);
         tally.whole(last.agrees(&predicted, self.act), || format!("{last:?} instead of {predicted:?}"));
+        let owed = first.owed("tokens").checked_add_signed(self.act.owes());
+        tally.whole(Some(last.owed("tokens")) == owed, || {
+            format!("{last:?} owes other reports than {owed:?}")
+        });
         Some((instructions, states))
     }
 
-    /// Kills a victim after that many instructions, while somebody else wants the lock.
-    fn kill_after(&self, instructions: u64, waiter: &mut Worker, tally: &mut Tally) {
+    /// Kills a victim after that many instructions, while somebody else wants the lock. Tells whether that one was
+    /// asleep for it.
+    fn kill_after(&self, instructions: u64, waiter: &mut Worker, tally: &mut Tally) -> bool {
         let Self { twin, which, act, .. } = *self;
         let mover = &twin.mover;
         let mut victim = self.start("act", &[]).expect("tracing worked before");
         let stats = mover.set.stats().unwrap();
         let before = survivors::Picture::of(&stats);
-        if (0..instructions).all(|_| victim.step()) {
-            let is_locked = twin.is_locked();
+        let is_there = (0..instructions).all(|_| victim.step());
+        let is_locked = is_there && twin.is_locked();
+        if is_there {
             waiter.tell("go");
             if is_locked {
                 waiter.wait_until_asleep();
@@ -245,6 +251,7 @@ impl<'a> Scene<'a> {
         };
         tally.whole(is_whole, || format!("{found:?} is neither {before:?} nor {predicted:?}"));
         mover.go_on(which, &found, tally);
+        is_locked
     }
 }
 
@@ -263,8 +270,11 @@ fn survives(act: Act) {
         for _ in 0..support::depth(RUNS, RUNS_FULL) {
             let scene = Scene::new(&twin, which, act, &mut random);
             let stepped = scene.step_through(&|| scene.start("act", &[]), &mut copies, |side, tally| {
+                let alone = TempName::new();
+                std::fs::copy(twin.copy_name.path(), alone.path()).unwrap();
                 let found = side.recover(tally, None);
                 side.go_on(which, &found.picture, tally);
+                survivors::inherit(which, &alone, &found.picture, tally);
                 found
             });
             let Some((instructions, states)) = stepped else {
@@ -285,11 +295,14 @@ fn survives(act: Act) {
         let mut waiter = Worker::start("wait", &[&twin.name.0]);
         waiter.expect("ready");
         let points = support::depth(KILLS, KILLS_FULL);
+        let mut asleep = 0;
         for point in 0..points {
             let scene = Scene::new(&twin, which, act, &mut random);
-            scene.kill_after(shortest * point / points, &mut waiter, &mut kills);
+            asleep += u64::from(scene.kill_after(shortest * point / points, &mut waiter, &mut kills));
         }
-        kills.state(&format!("{what}: SIGKILL in the middle, another waiting"), "kills");
+        let points = format!("kills ({asleep} with another asleep on the lock)");
+        kills.state(&format!("{what}: SIGKILL in the middle"), &points);
+        assert_eq!(asleep, kills.steals, "whoever slept got the lock of the dead");
         kills.assert_clean();
     }
 }
@@ -297,8 +310,20 @@ fn survives(act: Act) {
 // ---- defects ----
 
 /// Defects that a victim's death shows.
-const OF_THE_VICTIM: [&str; 5] =
-    ["no_journal", "length_after_word", "stale_old_value", "commit_before_apply", "version_never_odd"];
+const OF_THE_VICTIM: [&str; 6] = [
+    "no_journal",
+    "length_after_word",
+    "stale_old_value",
+    "commit_before_apply",
+    "version_never_odd",
+    ENTRY_NOT_NAMED.name,
+];
+/// One that takes a journal with a past: what was written there last names other words.
+const ENTRY_NOT_NAMED: Mutation = Mutation {
+    name: "entry_not_named",
+    breaks: "a journal entry does not say which word it is about",
+    effect: Effect::LoseStores(Class::JournalIndex),
+};
 /// Defects of whoever recovers.
 const OF_THE_SURVIVOR: [&str; 2] = ["skip_recovery", "undo_restores_nothing"];
 
@@ -326,16 +351,22 @@ fn mutants_are_caught() {
     }
 }
 
+fn defect(name: &str) -> Mutation {
+    mutant::named(name).unwrap_or_else(|| {
+        assert_eq!(name, ENTRY_NOT_NAMED.name);
+        ENTRY_NOT_NAMED
+    })
+}
+
 /// False if this machine does not allow tracing.
 fn is_caught(which: Which, act: Act, victim: &str, survivor: &str, random: &mut Random) -> bool {
     let none = mutant::CONTROL.name;
     let twin = new_twin(which);
     let scene = Scene::new(&twin, which, act, random);
     let mut tally = Tally::default();
-    let defect: Option<Mutation> = mutant::named(survivor);
     let start = || scene.start("mutated", &[victim]);
     let Some((instructions, _)) =
-        scene.step_through(&start, &mut tally, |side, tally| side.recover(tally, defect))
+        scene.step_through(&start, &mut tally, |side, tally| side.recover(tally, Some(defect(survivor))))
     else {
         println!("SKIPPED mutants of the journal: this machine does not allow tracing");
         return false;
@@ -346,7 +377,7 @@ fn is_caught(which: Which, act: Act, victim: &str, survivor: &str, random: &mut 
         return true;
     }
     assert!(tally.torn > 0, "{name} of {whose} in {act:?} was not caught: {tally:?}");
-    let breaks = mutant::named(name).unwrap().breaks;
+    let breaks = defect(name).breaks;
     let what = format!("`{name}` of {whose} in {} on a set of {}: {breaks}", act.name(), which.name());
     support::proof("mutants", &what, &format!("{} findings over {instructions} instructions", tally.torn));
     true

@@ -24,7 +24,7 @@ use limitset::core::{Env, Guard, Holdings, Locked, NEVER, Participant};
 use limitset::error::{AttachError, SyncError};
 use limitset::{Segment, SegmentOptions};
 use mutant::Mutant;
-use stepped::{SEMAPHORE, Tally, die_after, die_in_copies, region_offset};
+use stepped::{Points, SEMAPHORE, Tally, die_after, die_in_copies, region_offset};
 use support::{Random, TempName};
 use victim::Victim;
 
@@ -264,8 +264,8 @@ fn survives(what: &str, mut recover: impl FnMut(&Twin, &Segment, &mut Tally, &Ex
     for _ in 0..support::depth(RUNS, RUNS_FULL) {
         let expected = Expected::new(&twin, &mut random);
         let start = || role(&twin, &expected);
-        let judge = &mut |segment: &Segment, _| recover(&twin, segment, &mut copies, &expected);
-        let Some(instructions) = die_in_copies(&twin, &start, judge) else {
+        let judge = &mut |segment: &Segment| recover(&twin, segment, &mut copies, &expected);
+        let Some(instructions) = die_in_copies(&twin, Points::All, &start, judge) else {
             println!("SKIPPED {what}: this machine does not allow tracing");
             return;
         };
@@ -365,10 +365,10 @@ fn mutants_are_caught() {
         let [a, b, c] = expected.arguments();
         let start = || Victim::start("mutated", &[&twin.name.0, &a, &b, &c, name]);
         let mut tally = Tally::default();
-        let judge = &mut |segment: &Segment, _| {
+        let judge = &mut |segment: &Segment| {
             recover_state(segment, &mut tally, &|found| expected.all_or_none(found));
         };
-        let Some(instructions) = die_in_copies(&twin, &start, judge) else {
+        let Some(instructions) = die_in_copies(&twin, Points::All, &start, judge) else {
             println!("SKIPPED mutants of the journal: this machine does not allow tracing");
             return;
         };

@@ -73,7 +73,8 @@ impl Which {
         }
     }
 
-    fn request(self, amounts: &Amounts) -> Vec<(&'static str, u64)> {
+    /// What the acts ask for: something of every limit.
+    pub(crate) fn request(self, amounts: &Amounts) -> Vec<(&'static str, u64)> {
         let Amounts { calls, tokens, connections, .. } = *amounts;
         let mut request = vec![("call_count", calls), ("tokens", tokens), ("connections", connections)];
         if self == Self::Windows {
@@ -211,7 +212,6 @@ impl Act {
 
     /// Does it. Nothing is given back afterwards.
     pub(crate) fn perform(self, set: &LimitSet, which: Which, amounts: &Amounts, held: Option<Acquisition>) {
-        let has_held = held.is_some();
         let kept = match (self, held) {
             (Self::Take, _) => Some(set.try_acquire(which.request(amounts).as_slice()).unwrap()),
             (Self::Deny, _) => {
@@ -263,7 +263,7 @@ impl Act {
                 set.reap().unwrap();
                 None
             }
-            (_, None) => unreachable!("{self:?} needs something held: {has_held}"),
+            (_, None) => unreachable!("{self:?} needs something held"),
         };
         std::mem::forget(kept);
     }
@@ -301,6 +301,15 @@ impl Act {
             }
         }
         after
+    }
+
+    /// How many more reports on tokens are owed after it.
+    pub(crate) fn owes(self) -> i64 {
+        match self {
+            Self::Take => 1,
+            Self::Update | Self::Debt | Self::Settle | Self::Release | Self::Cancel | Self::Reap => -1,
+            Self::Deny | Self::Drop | Self::More | Self::Reconfigure | Self::Reset | Self::Advance => 0,
+        }
     }
 
     /// Whether it changes how much there is in a way that only the algorithms can tell. That is compared word by
@@ -391,9 +400,4 @@ pub(crate) fn move_state(set: &LimitSet, which: Which, random: &mut Random) -> V
 pub(crate) fn take_the_rest(set: &LimitSet) -> Acquisition {
     let left = set.stats().unwrap().limit("connections").unwrap().available;
     set.try_acquire([("call_count", 0), ("tokens", 0), ("connections", left)]).unwrap()
-}
-
-/// A small request, for those who see whether a set still works.
-pub(crate) fn usual_request(which: Which, amounts: &Amounts) -> Vec<(&'static str, u64)> {
-    which.request(amounts)
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use limitset::core::{Block, Env, Locked, NEVER, Participant};
 use limitset::{Acquisition, LimitSet, LimitStats, SetObserver, Stats};
 
-use crate::acts::{Act, Amounts, Which, usual_request};
+use crate::acts::{Act, Amounts, Which};
 use crate::mutant::{Mutant, Mutation};
 use crate::stepped::Tally;
 use crate::support::TempName;
@@ -60,22 +60,34 @@ impl Picture {
         others.fold((0, 0), |(held, owed), (_, holds, owes)| (held + of_key(holds), owed + of_key(owes)))
     }
 
+    /// How many reports are owed of a limit.
+    pub(crate) fn owed(&self, key: &str) -> u64 {
+        self.of_others(None, key).1
+    }
+
+    /// The limits once all but `me` are dead and cleaned up after.
+    fn without_others(&self, me: Option<Participant>) -> Vec<LimitStats> {
+        let mut limits = self.limits.clone();
+        for limit in &mut limits {
+            let (held, owed) = self.of_others(me, &limit.key);
+            limit.unreported += owed;
+            if limit.window.is_none() {
+                limit.in_use -= held;
+                limit.available = limit.capacity.saturating_sub(limit.in_use);
+            }
+        }
+        limits
+    }
+
     /// Totals equal holders.
     pub(crate) fn is_balanced(&self) -> bool {
         let permits = self.limits.iter().filter(|limit| limit.window.is_none());
         permits.into_iter().all(|limit| limit.in_use == self.of_others(None, &limit.key).0)
     }
 
-    /// What reaping somebody may not change, however far it got: use, and reports that are owed or missing.
+    /// The limits once everybody is dead and cleaned up after: whoever reaps, and however far it gets, this stays.
     pub(crate) fn without_holders(&self) -> Vec<LimitStats> {
-        let mut limits = self.limits.clone();
-        for limit in &mut limits {
-            limit.unreported += self.of_others(None, &limit.key).1;
-            if limit.window.is_none() {
-                (limit.available, limit.in_use) = (0, 0);
-            }
-        }
-        limits
+        self.without_others(None)
     }
 
     /// Whether the limits are as predicted.
@@ -141,15 +153,7 @@ impl Side {
         let me = self.set.segment().participant().unwrap();
         self.set.reap().unwrap();
         let reaped = self.picture();
-        let mut expected = found.limits.clone();
-        for limit in &mut expected {
-            let (held, owed) = found.of_others(Some(me), &limit.key);
-            limit.unreported += owed;
-            if limit.window.is_none() {
-                limit.in_use -= held;
-                limit.available = limit.capacity.saturating_sub(limit.in_use);
-            }
-        }
+        let expected = found.without_others(Some(me));
         let is_back = reaped.limits == expected && reaped.holders.iter().all(|(who, ..)| *who == me);
         tally.returned(is_back, || format!("{reaped:?} instead of {expected:?} after {found:?}"));
 
@@ -157,7 +161,7 @@ impl Side {
         self.set.reset().unwrap();
         let before = self.picture();
         let amounts = Amounts::of(tally.points);
-        let mut held = self.set.try_acquire(usual_request(which, &amounts).as_slice()).unwrap();
+        let mut held = self.set.try_acquire(which.request(&amounts).as_slice()).unwrap();
         let taken = self.picture();
         let expected = Act::Take.predict(which, &amounts, &before.limits);
         tally.whole(taken.limits == expected, || format!("{taken:?} instead of {expected:?}"));
@@ -172,6 +176,14 @@ impl Side {
     pub(crate) fn picture(&self) -> Picture {
         Picture::of(&self.set.stats().unwrap())
     }
+}
+
+/// Comes when all are dead: to a segment that nobody is attached to.
+pub(crate) fn inherit(which: Which, name: &TempName, left: &Picture, tally: &mut Tally) {
+    let heir = Side::attach(which, name).picture();
+    let expected = left.without_holders();
+    tally.whole(heir.limits == expected, || format!("inherited {heir:?} instead of {expected:?}"));
+    tally.returned(heir.holders.is_empty(), || format!("inherited with holders: {heir:?}"));
 }
 
 fn locked_words<E: Env>(block: Block<'_, E>, me: Participant, tally: &mut Tally) -> Vec<u64> {

@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use limitset::core::owner::slot_of;
+
 use crate::support::{self, TempName};
 use crate::victim::Victim;
 
@@ -72,8 +74,8 @@ pub struct Twin<T> {
     pub healthy: T,
     /// Bytes of the healthy one's slot, which are its own and not copied.
     own_slot: Range<usize>,
-    /// What was copied last.
-    last: RefCell<Vec<u8>>,
+    /// Room for the next bytes, and the last ones.
+    last: RefCell<(Vec<u8>, Vec<u8>)>,
 }
 
 impl<T> Twin<T> {
@@ -89,15 +91,20 @@ impl<T> Twin<T> {
         Self { name, mover, original, copy, copy_name, healthy, own_slot, last: RefCell::default() }
     }
 
-    /// Copies the segment as it is; tells whether a byte has changed since the last copy.
-    pub fn copy(&self) -> bool {
-        let mut bytes = vec![0; usize::try_from(self.original.metadata().unwrap().len()).unwrap()];
-        self.original.read_exact_at(&mut bytes, 0).unwrap();
-        self.copy.write_all_at(&bytes[..self.own_slot.start], 0).unwrap();
-        let end = self.own_slot.end;
-        self.copy.write_all_at(&bytes[end..], end as u64).unwrap();
-        let has_changed = *self.last.borrow() != bytes;
-        self.last.replace(bytes);
+    /// Copies the segment as it is; tells whether a byte of it has changed since the last time. With `only_changed`
+    /// it copies nothing otherwise.
+    pub fn copy(&self, only_changed: bool) -> bool {
+        let mut last = self.last.borrow_mut();
+        let (bytes, before) = &mut *last;
+        bytes.resize(usize::try_from(self.original.metadata().unwrap().len()).unwrap(), 0);
+        self.original.read_exact_at(bytes, 0).unwrap();
+        let has_changed = bytes != before;
+        if has_changed || !only_changed {
+            self.copy.write_all_at(&bytes[..self.own_slot.start], 0).unwrap();
+            let end = self.own_slot.end;
+            self.copy.write_all_at(&bytes[end..], end as u64).unwrap();
+        }
+        std::mem::swap(bytes, before);
         has_changed
     }
 
@@ -105,7 +112,7 @@ impl<T> Twin<T> {
     pub fn is_locked(&self) -> bool {
         let mut word = [0; 4];
         self.original.read_exact_at(&mut word, region_offset(&self.original, STATE) as u64).unwrap();
-        word != [0; 4]
+        slot_of(u32::from_ne_bytes(word)) != 0
     }
 }
 
@@ -120,14 +127,31 @@ pub fn region_offset(file: &File, kind: u64) -> usize {
 
 pub type Start<'a> = &'a dyn Fn() -> Option<Victim>;
 
-/// Steps a victim through its whole operation, with a fresh copy after every instruction. `recover` gets the
-/// healthy one, and whether the copy differs from the one before.
-pub fn die_in_copies<T>(twin: &Twin<T>, start: Start<'_>, recover: &mut dyn FnMut(&T, bool)) -> Option<u64> {
+/// Which deaths are worth a survivor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Points {
+    /// One after every instruction.
+    All,
+    /// One after every instruction that changed a byte of the segment: those in between leave the same bytes behind,
+    /// and nothing else is left of the dead.
+    Changes,
+}
+
+/// Steps a victim through its whole operation, recovering a copy after every instruction that counts. Gives the
+/// number of instructions; none if this machine does not allow tracing.
+pub fn die_in_copies<T>(
+    twin: &Twin<T>,
+    points: Points,
+    start: Start<'_>,
+    recover: &mut dyn FnMut(&T),
+) -> Option<u64> {
     let mut victim = start()?;
     let mut instructions = 0;
     loop {
-        let has_changed = twin.copy();
-        recover(&twin.healthy, has_changed);
+        let has_changed = twin.copy(points == Points::Changes);
+        if has_changed || points == Points::All {
+            recover(&twin.healthy);
+        }
         if !victim.step() {
             return Some(instructions);
         }
