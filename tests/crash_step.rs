@@ -20,7 +20,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use limitset::core::{Env, Guard, Holdings, Locked, NEVER, Participant};
+use limitset::core::{Block, Env, Guard, Holdings, Locked, NEVER, Participant};
 use limitset::error::{AttachError, SyncError};
 use limitset::{Segment, SegmentOptions};
 use mutant::Mutant;
@@ -84,7 +84,11 @@ fn take_three<E: Env>(guard: &mut Guard<'_, E>, holdings: Holdings, amounts: [u6
 
 fn update(segment: &Segment, amounts: [u64; LIMITS]) {
     let (block, holdings) = segment.state_block().unwrap();
-    let mut guard = block.lock(segment.participant().unwrap(), NEVER).unwrap().guard();
+    update_in(block, holdings, segment.participant().unwrap(), amounts);
+}
+
+fn update_in<E: Env>(block: Block<'_, E>, holdings: Holdings, me: Participant, amounts: [u64; LIMITS]) {
+    let mut guard = block.lock(me, NEVER).unwrap().guard();
     take_three(&mut guard, holdings, amounts);
     guard.unlock().unwrap();
 }
@@ -94,8 +98,9 @@ fn update_role(arguments: &[String]) {
     // Once elsewhere, so that the run below has no first-time work of the loader in it.
     update(&options().private().unwrap(), amounts);
     let segment = options().attach(name).unwrap();
+    let (block, holdings) = segment.state_block().unwrap();
     victim::stop_here();
-    update(&segment, amounts);
+    update_in(block, holdings, segment.participant().unwrap(), amounts);
     victim::leave();
 }
 
@@ -107,9 +112,7 @@ fn mutated_role(arguments: &[String]) {
     let (block, holdings) = segment.state_block().unwrap();
     let mutant = Mutant::new(block, &[], mutant::named(name_of_mutant).unwrap());
     victim::stop_here();
-    let mut guard = mutant.block().lock(segment.participant().unwrap(), NEVER).unwrap().guard();
-    take_three(&mut guard, holdings, amounts);
-    guard.unlock().unwrap();
+    update_in(mutant.block(), holdings, segment.participant().unwrap(), amounts);
     victim::leave();
 }
 
