@@ -27,6 +27,8 @@ mod survivors;
 #[path = "support/victim.rs"]
 mod victim;
 
+use std::time::Instant;
+
 use acts::{Act, Amounts, Which};
 use limitset::core::NEVER;
 use limitset::engine::{Engine, NewNumbers, Wants};
@@ -223,8 +225,8 @@ impl<'a> Scene<'a> {
     }
 
     /// Kills a victim after that many instructions, while somebody else wants the lock. Tells whether that one was
-    /// asleep for it.
-    fn kill_after(&self, instructions: u64, waiter: &mut Worker, tally: &mut Tally) -> bool {
+    /// asleep for it; none if the victim came to its end before.
+    fn kill_after(&self, instructions: u64, waiter: &mut Worker, tally: &mut Tally) -> Option<bool> {
         let Self { twin, which, act, .. } = *self;
         let mover = &twin.mover;
         let mut victim = self.start("act", &[]).expect("tracing worked before");
@@ -237,9 +239,11 @@ impl<'a> Scene<'a> {
             if is_locked {
                 waiter.wait_until_asleep();
             }
+            let start = Instant::now();
             victim.kill();
             let seen = survivors::Picture::of(&mover.observer.stats().unwrap());
             waiter.expect("through");
+            tally.worst_wait = tally.worst_wait.max(start.elapsed());
             let recovered = mover.picture();
             tally.whole(seen == recovered, || format!("seen {seen:?}, recovered {recovered:?}"));
             tally.steals += mover.set.stats().unwrap().steals - stats.steals;
@@ -252,7 +256,7 @@ impl<'a> Scene<'a> {
         };
         tally.whole(is_whole, || format!("{found:?} is neither {before:?} nor {predicted:?}"));
         mover.go_on(which, &found, tally);
-        is_locked
+        is_there.then_some(is_locked)
     }
 }
 
@@ -296,11 +300,15 @@ fn survives(act: Act) {
         let mut waiter = Worker::start("wait", &[&twin.name.0]);
         waiter.expect("ready");
         let points = support::depth(KILLS, KILLS_FULL);
-        let mut asleep = 0;
+        let (mut asleep, mut late) = (0, 0);
         for point in 0..points {
             let scene = Scene::new(&twin, which, act, &mut random);
-            asleep += u64::from(scene.kill_after(shortest * point / points, &mut waiter, &mut kills));
+            let killed = scene.kill_after(shortest * point / points, &mut waiter, &mut kills);
+            asleep += u64::from(killed == Some(true));
+            late += u64::from(killed.is_none());
         }
+        assert!(late <= points / 10, "{late} of {points} victims had ended before they were to be killed");
+        kills.points -= late;
         let points = format!("kills ({asleep} with another asleep on the lock)");
         kills.state(&format!("{what}: SIGKILL in the middle"), &points);
         assert_eq!(asleep, kills.steals, "whoever slept got the lock of the dead");
