@@ -80,6 +80,14 @@ pub(crate) const PARTS: &[Part] = &[
         }),
     },
     Part {
+        name: "hammer",
+        about: "2, 4 and 8 processes hammer one set: exact counts, also through kills and changes",
+        work: Work::Tests(|_| {
+            let args = ["test", "--release", "--no-fail-fast", "-p", "limitset", "--test", "hammer"];
+            Ok(vec![cargo(&args).and(&["--", "--nocapture", "--test-threads=1"])])
+        }),
+    },
+    Part {
         name: "interop",
         about: "beside the crates shared_memory and raw_sync",
         work: Work::Tests(|_| {
@@ -162,6 +170,9 @@ fn unit(root: &Path) -> io::Result<Vec<Step>> {
     Ok(vec![product.and(&show), cargo(&["test", "-p", "xtask"]).and(&show)])
 }
 
+/// Integration tests that have a part of their own, besides those whose names begin with `crash`.
+const OWN_PARTS: &[&str] = &["examples", "hammer", "interop", "processes", "set_processes", "world"];
+
 /// The integration tests in `folder`, but for those that have a part of their own.
 fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
@@ -171,7 +182,7 @@ fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {
         if let Some(stem) = stem
             && path.extension().is_some_and(|extension| extension == "rs")
             && !stem.starts_with("crash")
-            && !["examples", "interop", "processes", "set_processes", "world"].contains(&stem.as_str())
+            && !OWN_PARTS.contains(&stem.as_str())
         {
             names.push(stem);
         }
@@ -213,17 +224,9 @@ mod tests {
     fn integration_tests_are_found_without_those_that_have_their_own_part() {
         let folder = std::env::temp_dir().join(format!("xtask-parts-{}", std::process::id()));
         fs::create_dir_all(folder.join("support")).unwrap();
-        let own = [
-            "crash_step.rs",
-            "crash_set.rs",
-            "crash_kill.rs",
-            "examples.rs",
-            "processes.rs",
-            "set_processes.rs",
-            "world.rs",
-            "interop.rs",
-        ];
-        for name in ["tidy.rs", "attach.rs", "notes.md"].iter().chain(&own) {
+        let own = ["crash_step", "crash_kill"].iter().chain(OWN_PARTS).map(|name| format!("{name}.rs"));
+        let own = own.collect::<Vec<_>>();
+        for name in ["tidy.rs", "attach.rs", "notes.md"].into_iter().chain(own.iter().map(String::as_str)) {
             fs::write(folder.join(name), "").unwrap();
         }
         let found = unit_test_files(&folder);

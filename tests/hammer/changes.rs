@@ -1,0 +1,162 @@
+//! Numbers that change at any moment, while another process moves the clock and the rest hammer.
+//!
+//! Here nothing waits for anything, so what was granted is bounded, not known. Snapshots must show the numbers of
+//! all limits from before a change or from after it, never some of each.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use limitset::{AcquireError, Algorithm, Clock, Limit, LimitSet, LimitStats, ResourceLimit};
+
+use crate::reference::{Numbers, Rates};
+use crate::support::{TempName, Worker, depth, proof, say};
+use crate::{
+    CALLS, CHANGES, CLOCK, Case, MOST_INSIDE, STOP, UNITS, attach, check_end, check_whole, for_each_case,
+    shared, stats,
+};
+
+/// Two sets of numbers, to and fro: those the set was made with, and others that are twice to thrice as large.
+fn larger(numbers: Numbers) -> Numbers {
+    let (capacity, burst) = (2 * numbers.capacity + 1, 3 * numbers.burst);
+    let burst = if numbers.algorithm.has_burst() { burst } else { capacity };
+    // The bounds below count windows of one length.
+    let window = if numbers.algorithm.has_burst() { numbers.window - 10_007 } else { numbers.window };
+    Numbers { capacity, window, burst, ..numbers }
+}
+
+impl Case {
+    fn larger(&self) -> Self {
+        let (units, calls) = (larger(self.units), larger(self.calls));
+        Self { units, calls, permits: 2 * self.permits + 1, ..*self }
+    }
+
+    fn limits(&self) -> [Limit; 3] {
+        let permits = ResourceLimit::new("permits", self.permits);
+        [self.units.units().into(), self.calls.calls().into(), permits.into()]
+    }
+}
+
+/// In a worker: changes all numbers to and fro until told to stop.
+pub(crate) fn change_role(arguments: &[String]) {
+    let set = attach(&arguments[0]);
+    let mut case = None;
+    for_each_case(|it| case = if it.limits()[..] == *set.limits() { Some(it) } else { case });
+    let small = case.unwrap();
+    let large = small.larger();
+    say("ready");
+    while shared(&set)[STOP].load(SeqCst) == 0 {
+        let changes = shared(&set)[CHANGES].fetch_add(1, SeqCst);
+        set.reconfigure(if changes.is_multiple_of(2) { large } else { small }.limits()).unwrap();
+        std::thread::yield_now();
+    }
+}
+
+/// In a worker: moves the clock until told to stop.
+pub(crate) fn clock_role(arguments: &[String]) {
+    let set = attach(&arguments[0]);
+    let step: u64 = arguments[1].parse().unwrap();
+    say("ready");
+    while shared(&set)[STOP].load(SeqCst) == 0 {
+        shared(&set)[CLOCK].fetch_add(step, SeqCst);
+        set.advance(Duration::from_nanos(step)).unwrap();
+        std::thread::yield_now();
+    }
+}
+
+/// The most that can be granted by an instant, with so many changes before it.
+///
+/// What is used of a leaky bucket or a fixed window is cut to lower numbers and not remembered, so each way down and
+/// up again makes room for the difference. See "New numbers" in docs/algorithms.md.
+fn most(small: Numbers, large: Numbers, clock: u64, changes: u64) -> u64 {
+    let ups = changes.div_ceil(2);
+    let flow = |numbers: Numbers| {
+        let flown = u128::from(numbers.capacity) * u128::from(clock) / u128::from(numbers.window);
+        numbers.burst + u64::try_from(flown).unwrap()
+    };
+    let windows = large.capacity * (clock / large.window + 1);
+    match large.algorithm {
+        Algorithm::SlidingWindow => windows,
+        Algorithm::FixedWindow => windows + ups * (large.capacity - small.capacity),
+        Algorithm::LeakyBucket => flow(large) + ups * (large.burst - small.burst),
+        _ => flow(large),
+    }
+}
+
+fn has_numbers(found: &LimitStats, numbers: Numbers) -> bool {
+    let window = Some(Duration::from_nanos(numbers.window));
+    (found.capacity, found.burst, found.window) == (numbers.capacity, numbers.burst, window)
+}
+
+pub(crate) fn unordered() {
+    let (mut looks, mut changes, mut grants, mut both) = (0, 0, 0, [0, 0]);
+    for_each_case(|small| {
+        let large = small.larger();
+        let name = TempName::new();
+        let set = small.create(&name, Clock::Manual, 1);
+        let step = small.units.window / 16;
+        let mut workers = small.start("hammer", &name);
+        workers.push(Worker::start("change", &[&name.0]));
+        workers.push(Worker::start("clock", &[&name.0, &step.to_string()]));
+        workers.iter_mut().for_each(|worker| worker.expect("ready"));
+        let (goal, clock_goal) = (depth(60, 2_000), depth(10, 300) * small.units.window);
+        loop {
+            let stats = stats(&set);
+            // Announced before they are done: read afterwards, they are not less than what the snapshot knows.
+            let words = shared(&set);
+            let (clock, announced) = (words[CLOCK].load(SeqCst), words[CHANGES].load(SeqCst));
+            check_whole(&stats);
+            let [units, calls, permits] = &stats.limits[..] else { panic!("{stats:?}") };
+            assert_eq!([calls.revision, permits.revision], [units.revision; 2], "changed in part");
+            let revision = units.revision;
+            assert!(revision <= announced);
+            let now = if revision % 2 == 0 { small } else { large };
+            let is_whole = has_numbers(units, now.units)
+                && has_numbers(calls, now.calls)
+                && permits.capacity == now.permits;
+            assert!(is_whole, "numbers of different times at revision {revision}: {:?}", stats.limits);
+            assert!(permits.in_use <= large.permits, "{} of {} permits", permits.in_use, large.permits);
+            for (found, from, to) in [(units, small.units, large.units), (calls, small.calls, large.calls)] {
+                let most = most(from, to, clock, announced);
+                assert!(found.consumed <= most, "{} used, at most {most}: {small:?}", found.consumed);
+            }
+            looks += 1;
+            both[usize::from(revision % 2 == 1)] += 1;
+            if revision >= goal && clock >= clock_goal && looks % 50 == 0 {
+                break;
+            }
+            std::thread::yield_now();
+        }
+        crate::stop(&set, &mut workers);
+        let end = stats(&set);
+        grants += check_whole(&end);
+        check_end(&end);
+        let revision = shared(&set)[CHANGES].load(SeqCst);
+        assert_eq!(end.limits.iter().map(|limit| limit.revision).collect::<Vec<_>>(), [revision; 3]);
+        assert!(shared(&set)[MOST_INSIDE].load(SeqCst) <= large.permits);
+        changes += revision;
+        check_full_after_a_rest(&set, if revision % 2 == 0 { small } else { large });
+        set.remove().unwrap();
+    });
+    assert!(both[0] > 0 && both[1] > 0, "only one of the two was ever seen");
+    let result = format!(
+        "{changes} changes, {grants} grants, {looks} snapshots: 0 with numbers of different times, 0 in part, 0 above \
+         the larger numbers"
+    );
+    proof("1,2", "the same while another process changes all numbers and a third moves the clock", &result);
+}
+
+/// After a long rest everything is there again, and no more.
+fn check_full_after_a_rest(set: &LimitSet, case: Case) {
+    set.advance(Duration::from_nanos(20 * case.units.window)).unwrap();
+    let (expected, _) = Rates::new(case.units, case.calls).drain(UNITS, CALLS);
+    let mut found = 0;
+    loop {
+        match set.try_acquire([("units", UNITS)]) {
+            Ok(held) => drop(held),
+            Err(AcquireError::Denied(_)) => break,
+            Err(other) => panic!("{other}"),
+        }
+        found += 1;
+    }
+    assert_eq!(found, expected, "{case:?}");
+}

@@ -1,0 +1,216 @@
+//! Step by step with a clock, and numbers, that only the test changes, while everybody hammers without a pause.
+//!
+//! After each change the test waits for a refusal by a rate: then that rate is empty, and stays so until the next
+//! change. So the number of grants at that instant is exactly that of the reference, be it in the middle of the
+//! tumult. A killed process changes nothing about that: what it was granted is in the set.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use limitset::{Algorithm, Clock, Limit, LimitSet, ResourceLimit};
+
+use crate::reference::{Numbers, Rates};
+use crate::support::{Random, TempName, Worker, depth, proof};
+use crate::{
+    CALLS, Case, DROPPED, GRANTS, MOST_INSIDE, UNITS, check_end, check_whole, for_each_case, refusals,
+    shared, stats, stop,
+};
+
+/// What disturbs a run.
+#[derive(Clone, Copy)]
+struct Trouble {
+    steps: u64,
+    kills: bool,
+    changes: bool,
+}
+
+/// What all runs came to.
+#[derive(Default)]
+struct Sum {
+    runs: u64,
+    steps: u64,
+    grants: u64,
+    by_units: u64,
+    by_calls: u64,
+    refusals: u64,
+    kills: u64,
+    changes: u64,
+    steals: u64,
+    recoveries: u64,
+    reaped: u64,
+}
+
+pub(crate) fn undisturbed() {
+    let sum = run(Trouble { steps: depth(150, 3_000), kills: false, changes: false });
+    proof(
+        "1,2",
+        "2, 4 and 8 processes of two threads hammer a set, each algorithm, clock in steps",
+        &sum.text(),
+    );
+}
+
+pub(crate) fn with_kills() {
+    let sum = run(Trouble { steps: depth(30, 500), kills: true, changes: false });
+    proof("1,2,3", "the same while processes are killed at random", &sum.text());
+    assert!(sum.steals > 0, "no kill hit a holder of the lock: the test did not test");
+    assert!(sum.reaped > 0, "no kill hit a holder of permits: the test did not test");
+}
+
+pub(crate) fn with_changes() {
+    let sum = run(Trouble { steps: depth(150, 3_000), kills: false, changes: true });
+    proof("1,2", "the same while `reconfigure` changes all three limits", &sum.text());
+}
+
+pub(crate) fn with_kills_and_changes() {
+    let sum = run(Trouble { steps: depth(16, 300), kills: true, changes: true });
+    proof("1,2,3", "the same with kills and `reconfigure`", &sum.text());
+}
+
+fn run(trouble: Trouble) -> Sum {
+    let mut sum = Sum::default();
+    for_each_case(|case| {
+        let before = sum.kills;
+        one_case(case, trouble, &mut sum);
+        assert!(!trouble.kills || sum.kills > before);
+    });
+    assert!(sum.by_units > 0 && sum.by_calls > 0, "one rate was never in the way");
+    sum
+}
+
+impl Sum {
+    fn text(&self) -> String {
+        let Self { runs, steps, grants, by_units, by_calls, refusals, .. } = self;
+        let mut text = format!(
+            "{runs} runs, {steps} instants: {grants} grants, exactly the reference's at each of them ({by_units} \
+             times units were in the way, {by_calls} times calls), {refusals} refusals, 0 in part, 0 left over"
+        );
+        if self.kills > 0 {
+            let Self { kills, steals, recoveries, reaped, .. } = self;
+            text += &format!(
+                "; {kills} kills, {steals} locks stolen, {recoveries} updates undone, {reaped} permits of the dead \
+                 returned"
+            );
+        }
+        if self.changes > 0 {
+            text += &format!("; {} changes of all numbers", self.changes);
+        }
+        text
+    }
+}
+
+fn one_case(case: Case, trouble: Trouble, sum: &mut Sum) {
+    let name = TempName::new();
+    let set = case.create(&name, Clock::Manual, 1);
+    let mut workers = case.start("hammer", &name);
+    workers.iter_mut().for_each(|worker| worker.expect("ready"));
+    let mut random = Random::new(case.processes + trouble.steps);
+    let mut rates = Rates::new(case.units, case.calls);
+    let (mut expected, mut revision, mut most_permits) = (0, 0, case.permits);
+    let mut killed = 0;
+    for step in 0..trouble.steps {
+        // Only one thing changes between two instants at which the state is known: what came first, a grant or the
+        // second change, nobody could tell.
+        if step > 0 && trouble.changes && random.below(3) == 0 {
+            let (units, calls) = (other(case.units, &mut random), other(case.calls, &mut random));
+            let permits = 1 + random.below(2 * case.processes);
+            rates.units.reconfigure(units);
+            rates.calls.reconfigure(calls);
+            reconfigure(&set, units, calls, permits);
+            revision += 1;
+            most_permits = most_permits.max(permits);
+        } else if step > 0 {
+            let nanos = some_time(&mut random, &case);
+            rates.advance(nanos);
+            set.advance(Duration::from_nanos(nanos)).unwrap();
+        }
+        let victim = trouble.kills.then(|| usize::try_from(random.below(case.processes)).unwrap());
+        if let Some(victim) = victim {
+            // The kill shall fall anywhere into the work that has just become possible.
+            std::thread::sleep(Duration::from_micros(random.below(400)));
+            workers[victim].kill();
+            killed += 1;
+        }
+        let (granted, calls_bind) = rates.drain(UNITS, CALLS);
+        expected += granted;
+        sum.by_calls += u64::from(calls_bind);
+        sum.by_units += u64::from(!calls_bind);
+        let stats = drained(&set, most_permits);
+        let found = check_whole(&stats);
+        assert_eq!(found, expected, "granted after step {step} of {case:?}, {rates:?}");
+        let revisions: Vec<u64> = stats.limits.iter().map(|limit| limit.revision).collect();
+        assert_eq!(revisions, [revision; 3]);
+        if let Some(victim) = victim {
+            let seed = (1_000 + killed).to_string();
+            workers[victim] = Worker::start("hammer", &[&name.0, &seed]);
+            workers[victim].expect("ready");
+        }
+    }
+    stop(&set, &mut workers);
+    set.reap().unwrap();
+    let stats = stats(&set);
+    assert_eq!(check_whole(&stats), expected, "granted after the last step of {case:?}");
+    check_end(&stats);
+    let words = shared(&set);
+    let (counted, dropped) = (words[GRANTS].load(SeqCst), words[DROPPED].load(SeqCst));
+    let unreported = stats.limit("units").unwrap().unreported;
+    if trouble.kills {
+        assert!(counted <= expected && dropped <= unreported, "the dead may have failed to count");
+    } else {
+        assert_eq!((counted, dropped), (expected, unreported));
+        let most_inside = words[MOST_INSIDE].load(SeqCst);
+        assert!(most_inside <= most_permits, "{most_inside} held one of {most_permits} permits");
+        assert_eq!((stats.steals, stats.recoveries, stats.reaped_permits), (0, 0, 0), "nobody died");
+    }
+    sum.runs += 1;
+    sum.steps += trouble.steps;
+    sum.grants += expected;
+    sum.refusals += refusals(&stats);
+    sum.kills += killed;
+    sum.changes += revision;
+    sum.steals += stats.steals;
+    sum.recoveries += stats.recoveries;
+    sum.reaped += stats.reaped_permits;
+    set.remove().unwrap();
+}
+
+/// Waits until a rate has refused after now, and looks at the set all the while.
+fn drained(set: &LimitSet, most_permits: u64) -> limitset::Stats {
+    let before = refusals(&stats(set));
+    loop {
+        let stats = stats(set);
+        check_whole(&stats);
+        let in_use = stats.limit("permits").unwrap().in_use;
+        assert!(in_use <= most_permits, "{in_use} of {most_permits} permits are out");
+        if refusals(&stats) > before {
+            return stats;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// From a nanosecond to several windows; mostly a part of one.
+fn some_time(random: &mut Random, case: &Case) -> u64 {
+    let window = case.units.window;
+    match random.below(8) {
+        0 => 1 + random.below(5_000),
+        1 => window + random.below(3 * window),
+        2 => case.units.sub_window(),
+        _ => random.below(window / 2),
+    }
+}
+
+/// Numbers up to twice as large, or down to a third. A sliding window keeps its length: what it remembers of the
+/// time before a longer one is not promised to the unit.
+fn other(first: Numbers, random: &mut Random) -> Numbers {
+    let mut near = |number: u64| number / 3 + random.below(number * 5 / 3);
+    let (capacity, window) = (near(first.capacity), near(first.window));
+    let burst = if first.algorithm.has_burst() { near(first.burst) } else { capacity };
+    let window = if first.algorithm == Algorithm::SlidingWindow { first.window } else { window };
+    Numbers { capacity, window, burst, ..first }
+}
+
+fn reconfigure(set: &LimitSet, units: Numbers, calls: Numbers, permits: u64) {
+    let limits: [Limit; 3] =
+        [units.units().into(), calls.calls().into(), ResourceLimit::new("permits", permits).into()];
+    set.reconfigure(limits).unwrap();
+}
