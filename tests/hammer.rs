@@ -95,8 +95,8 @@ fn for_each_case(mut test: impl FnMut(Case)) {
                 Numbers { algorithm, capacity, window, burst }
             };
             // Primes, so that no division comes out even. Now one of them is in the way, now the other.
-            let units = numbers(*algorithm, 397, 1_000_003, 211);
-            let calls = numbers(beside, 149, 700_001, 127);
+            let units = numbers(*algorithm, 11_003, 1_000_003, 7_001);
+            let calls = numbers(beside, 4_999, 700_001, 3_989);
             test(Case { processes, units, calls, permits: processes + 1 });
         }
     }

@@ -27,6 +27,11 @@ impl Numbers {
         if self.algorithm.has_burst() { limit.burst(self.burst) } else { limit }
     }
 
+    /// The same with smaller numbers.
+    pub(crate) fn over(self, divisor: u64) -> Self {
+        Self { capacity: self.capacity / divisor, burst: self.burst / divisor, ..self }
+    }
+
     pub(crate) fn sub_window(&self) -> u64 {
         self.window.div_ceil(DEFAULT_RESOLUTION.into())
     }

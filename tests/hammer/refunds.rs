@@ -123,7 +123,9 @@ fn all(workers: &mut [Worker], order: &str) -> Ledger {
 
 pub(crate) fn exact() {
     let (mut rounds, mut total) = (0, Ledger::default());
-    for_each_case(|case| {
+    for_each_case(|mut case| {
+        // So little that the rates are empty most of the time, and what comes back is taken again at once.
+        (case.units, case.calls) = (case.units.over(29), case.calls.over(29));
         let name = TempName::new();
         let set = case.create(&name, Clock::Manual, 2);
         let log = set.segment().words("log").unwrap();
