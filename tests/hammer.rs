@@ -29,7 +29,7 @@ use limitset::{
     AcquireError, Algorithm, Clock, Denial, LimitSet, ManageError, ResourceLimit, Segment, Stats, Unavailable,
 };
 use reference::Numbers;
-use support::{Random, TempName, Worker, say};
+use support::{Random, TempName, Worker, listen, say};
 
 /// Threads of each process.
 const THREADS: u64 = 2;
@@ -156,10 +156,20 @@ fn in_threads(set: &LimitSet, seed: u64, work: impl Fn(&LimitSet, Random) + Sync
     });
 }
 
+/// In a worker that nobody talks to: it ends when the test is gone, be that one killed.
+fn ready() {
+    std::thread::spawn(|| {
+        loop {
+            listen();
+        }
+    });
+    say("ready");
+}
+
 /// In a worker: asks without end until the test says stop.
 fn hammer_role(arguments: &[String]) {
     let set = attach(&arguments[0]);
-    say("ready");
+    ready();
     in_threads(&set, arguments[1].parse().unwrap(), hammer);
 }
 

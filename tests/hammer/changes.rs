@@ -9,10 +9,10 @@ use std::time::Duration;
 use limitset::{AcquireError, Algorithm, Clock, Limit, LimitSet, LimitStats, ResourceLimit};
 
 use crate::reference::{Numbers, Rates};
-use crate::support::{TempName, Worker, depth, proof, say};
+use crate::support::{TempName, Worker, depth, proof};
 use crate::{
     CALLS, CHANGES, CLOCK, Case, MOST_INSIDE, STOP, UNITS, attach, check_end, check_whole, for_each_case,
-    shared, stats,
+    ready, shared, stats,
 };
 
 /// Two sets of numbers, to and fro: those the set was made with, and others that are twice to thrice as large.
@@ -27,7 +27,7 @@ fn larger(numbers: Numbers) -> Numbers {
 impl Case {
     fn larger(&self) -> Self {
         let (units, calls) = (larger(self.units), larger(self.calls));
-        Self { units, calls, permits: 2 * self.permits + 1, ..*self }
+        Self { units, calls, permits: self.processes + 1, ..*self }
     }
 
     fn limits(&self) -> [Limit; 3] {
@@ -36,14 +36,19 @@ impl Case {
     }
 }
 
+/// Permits that are fewer than the threads, before a change and after it.
+fn for_each_small_case(mut test: impl FnMut(Case)) {
+    for_each_case(|case| test(Case { permits: case.processes / 2, ..case }));
+}
+
 /// In a worker: changes all numbers to and fro until told to stop.
 pub(crate) fn change_role(arguments: &[String]) {
     let set = attach(&arguments[0]);
     let mut case = None;
-    for_each_case(|it| case = if it.limits()[..] == *set.limits() { Some(it) } else { case });
+    for_each_small_case(|it| case = if it.limits()[..] == *set.limits() { Some(it) } else { case });
     let small = case.unwrap();
     let large = small.larger();
-    say("ready");
+    ready();
     while shared(&set)[STOP].load(SeqCst) == 0 {
         let changes = shared(&set)[CHANGES].fetch_add(1, SeqCst);
         set.reconfigure(if changes.is_multiple_of(2) { large } else { small }.limits()).unwrap();
@@ -55,7 +60,7 @@ pub(crate) fn change_role(arguments: &[String]) {
 pub(crate) fn clock_role(arguments: &[String]) {
     let set = attach(&arguments[0]);
     let step: u64 = arguments[1].parse().unwrap();
-    say("ready");
+    ready();
     while shared(&set)[STOP].load(SeqCst) == 0 {
         shared(&set)[CLOCK].fetch_add(step, SeqCst);
         set.advance(Duration::from_nanos(step)).unwrap();
@@ -89,7 +94,7 @@ fn has_numbers(found: &LimitStats, numbers: Numbers) -> bool {
 
 pub(crate) fn unordered() {
     let (mut looks, mut changes, mut grants, mut both) = (0, 0, 0, [0, 0]);
-    for_each_case(|small| {
+    for_each_small_case(|small| {
         let large = small.larger();
         let name = TempName::new();
         let set = small.create(&name, Clock::Manual, 1);
@@ -98,7 +103,7 @@ pub(crate) fn unordered() {
         workers.push(Worker::start("change", &[&name.0]));
         workers.push(Worker::start("clock", &[&name.0, &step.to_string()]));
         workers.iter_mut().for_each(|worker| worker.expect("ready"));
-        let (goal, clock_goal) = (depth(60, 2_000), depth(10, 300) * small.units.window);
+        let (goal, clock_goal) = (depth(300, 4_000), depth(40, 600) * small.units.window);
         loop {
             let stats = stats(&set);
             // Announced before they are done: read afterwards, they are not less than what the snapshot knows.
@@ -109,7 +114,7 @@ pub(crate) fn unordered() {
             assert_eq!([calls.revision, permits.revision], [units.revision; 2], "changed in part");
             let revision = units.revision;
             assert!(revision <= announced);
-            let now = if revision % 2 == 0 { small } else { large };
+            let now = if revision.is_multiple_of(2) { small } else { large };
             let is_whole = has_numbers(units, now.units)
                 && has_numbers(calls, now.calls)
                 && permits.capacity == now.permits;
@@ -134,7 +139,7 @@ pub(crate) fn unordered() {
         assert_eq!(end.limits.iter().map(|limit| limit.revision).collect::<Vec<_>>(), [revision; 3]);
         assert!(shared(&set)[MOST_INSIDE].load(SeqCst) <= large.permits);
         changes += revision;
-        check_full_after_a_rest(&set, if revision % 2 == 0 { small } else { large });
+        check_full_after_a_rest(&set, if revision.is_multiple_of(2) { small } else { large });
         set.remove().unwrap();
     });
     assert!(both[0] > 0 && both[1] > 0, "only one of the two was ever seen");

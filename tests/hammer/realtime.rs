@@ -12,10 +12,10 @@ use limitset::{AcquireError, Algorithm, Clock, LimitSet};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::reference::Numbers;
-use crate::support::{Random, TempName, depth, proof, say};
+use crate::support::{Random, TempName, depth, proof};
 use crate::{
-    CALLS, GRANTS, STOP, UNITS, attach, check_end, check_whole, for_each_case, in_threads, shared, stats,
-    stop,
+    CALLS, GRANTS, STOP, UNITS, attach, check_end, check_whole, for_each_case, in_threads, ready, shared,
+    stats, stop,
 };
 
 /// Entries of each of the two logs; refusals beyond that are not noted.
@@ -54,7 +54,7 @@ fn entries(log: &[AtomicU64], which: usize) -> Vec<[u64; ENTRY]> {
 
 pub(crate) fn role(arguments: &[String]) {
     let set = attach(&arguments[0]);
-    say("ready");
+    ready();
     in_threads(&set, arguments[1].parse().unwrap(), hammer);
 }
 
