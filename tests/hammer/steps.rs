@@ -7,14 +7,14 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use limitset::{Algorithm, Clock, Limit, LimitSet, ResourceLimit};
+use limitset::{AcquireError, Algorithm, Clock, Limit, LimitSet, ResourceLimit};
 use nix::sys::signal::Signal;
 
 use crate::reference::{Numbers, Rates};
 use crate::support::{Random, TempName, Worker, depth, proof};
 use crate::{
-    CALLS, Case, DROPPED, GRANTS, MOST_INSIDE, UNITS, check_end, check_whole, for_each_case, refusals,
-    shared, stats, stop,
+    CALLS, Case, DROPPED, GRANTS, MOST_INSIDE, UNITS, check_end, check_whole, for_each_case, is_by_rate,
+    refusals, shared, stats, stop,
 };
 
 /// What disturbs a run.
@@ -146,8 +146,19 @@ fn one_case(case: Case, trouble: Trouble, sum: &mut Sum) {
         assert_eq!(revisions, [revision; 3]);
         victims.iter().for_each(|victim| workers[*victim].expect("ready"));
     }
-    stop(&set, &mut workers);
-    set.reap().unwrap();
+    if trouble.kills {
+        let nanos = case.units.window;
+        rates.advance(nanos);
+        set.advance(Duration::from_nanos(nanos)).unwrap();
+        std::thread::sleep(Duration::from_micros(random.below(1_500)));
+        workers.iter().for_each(|worker| worker.signal(Signal::SIGKILL));
+        workers.iter_mut().for_each(Worker::kill);
+        killed += case.processes;
+        alone(&set);
+        expected += rates.drain(UNITS, CALLS).0;
+    } else {
+        stop(&set, &mut workers);
+    }
     let stats = stats(&set);
     assert_eq!(check_whole(&stats), expected, "granted after the last step of {case:?}");
     check_end(&stats);
@@ -172,6 +183,19 @@ fn one_case(case: Case, trouble: Trouble, sum: &mut Sum) {
     sum.recoveries += stats.recoveries;
     sum.reaped += stats.reaped_permits;
     set.remove().unwrap();
+}
+
+/// Everybody is dead: what they held comes back, and what they left of the rates can be had, all of it.
+fn alone(set: &LimitSet) {
+    let held = stats(set).limit("permits").unwrap().in_use;
+    assert_eq!(set.reap().unwrap(), held);
+    loop {
+        match set.try_acquire([("units", UNITS)]) {
+            Ok(acquired) => drop(acquired),
+            Err(AcquireError::Denied(denial)) if is_by_rate(&denial) => return,
+            Err(other) => panic!("{other}"),
+        }
+    }
 }
 
 /// Waits until a rate has refused after now, and looks at the set all the while.
