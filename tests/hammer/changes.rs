@@ -50,8 +50,10 @@ pub(crate) fn change_role(arguments: &[String]) {
     let large = small.larger();
     ready();
     while shared(&set)[STOP].load(SeqCst) == 0 {
-        let changes = shared(&set)[CHANGES].fetch_add(1, SeqCst);
-        set.reconfigure(if changes.is_multiple_of(2) { large } else { small }.limits()).unwrap();
+        shared(&set)[CHANGES].fetch_add(1, SeqCst);
+        // Nobody else changes them. A predecessor may have been killed before it did what it had announced.
+        let revision = stats(&set).limits[0].revision;
+        set.reconfigure(if revision.is_multiple_of(2) { large } else { small }.limits()).unwrap();
         std::thread::yield_now();
     }
 }
@@ -93,17 +95,19 @@ fn has_numbers(found: &LimitStats, numbers: Numbers) -> bool {
 }
 
 pub(crate) fn unordered() {
-    let (mut looks, mut changes, mut grants, mut both) = (0, 0, 0, [0, 0]);
+    let (mut looks, mut changes, mut kills, mut grants, mut both) = (0, 0, 0, 0, [0, 0]);
     for_each_small_case(|small| {
         let large = small.larger();
         let name = TempName::new();
         let set = small.create(&name, Clock::Manual, 1);
         let step = small.units.window / 16;
         let mut workers = small.start("hammer", &name);
-        workers.push(Worker::start("change", &[&name.0]));
         workers.push(Worker::start("clock", &[&name.0, &step.to_string()]));
+        let mut changer = Worker::start("change", &[&name.0]);
+        changer.expect("ready");
+        let kills_before = kills;
         workers.iter_mut().for_each(|worker| worker.expect("ready"));
-        let (goal, clock_goal) = (depth(300, 4_000), depth(40, 600) * small.units.window);
+        let (goal, clock_goal) = (depth(200, 4_000), depth(40, 600) * small.units.window);
         loop {
             let stats = stats(&set);
             // Announced before they are done: read afterwards, they are not less than what the snapshot knows.
@@ -129,14 +133,23 @@ pub(crate) fn unordered() {
             if revision >= goal && clock >= clock_goal && looks % 50 == 0 {
                 break;
             }
+            if looks % 25 == 0 {
+                changer.kill();
+                changer = Worker::start("change", &[&name.0]);
+                changer.expect("ready");
+                kills += 1;
+            }
             std::thread::yield_now();
         }
+        workers.push(changer);
         crate::stop(&set, &mut workers);
         let end = stats(&set);
         grants += check_whole(&end);
         check_end(&end);
-        let revision = shared(&set)[CHANGES].load(SeqCst);
+        let (revision, announced) = (end.limits[0].revision, shared(&set)[CHANGES].load(SeqCst));
         assert_eq!(end.limits.iter().map(|limit| limit.revision).collect::<Vec<_>>(), [revision; 3]);
+        let undone = kills - kills_before;
+        assert!((revision..=revision + undone).contains(&announced), "{revision} of {announced} changes");
         assert!(shared(&set)[MOST_INSIDE].load(SeqCst) <= large.permits);
         changes += revision;
         check_full_after_a_rest(&set, if revision.is_multiple_of(2) { small } else { large });
@@ -144,7 +157,7 @@ pub(crate) fn unordered() {
     });
     assert!(both[0] > 0 && both[1] > 0, "only one of the two was ever seen");
     let result = format!(
-        "{changes} changes, {grants} grants, {looks} snapshots: 0 with numbers of different times, 0 in part, 0 above \
+        "{changes} changes, {kills} kills of who makes them, {grants} grants, {looks} snapshots: 0 with numbers of different times, 0 in part, 0 above \
          the larger numbers"
     );
     proof("1,2", "the same while another process changes all numbers and a third moves the clock", &result);
