@@ -41,7 +41,8 @@ impl Numbers {
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     pub(crate) numbers: Numbers,
-    at: u64,
+    /// What the clock reads.
+    pub(crate) at: u64,
     used: Used,
 }
 

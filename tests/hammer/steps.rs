@@ -119,7 +119,7 @@ fn one_case(case: Case, trouble: Trouble, sum: &mut Sum) {
             revision += 1;
             most_permits = most_permits.max(permits);
         } else if step > 0 {
-            let nanos = some_time(&mut random, &case);
+            let nanos = some_time(&mut random, &rates);
             rates.advance(nanos);
             set.advance(Duration::from_nanos(nanos)).unwrap();
         }
@@ -220,13 +220,18 @@ fn some_of(processes: u64, random: &mut Random) -> Vec<usize> {
     chosen.map(|it| usize::try_from(it).unwrap()).collect()
 }
 
-/// From a nanosecond to several windows; mostly a part of one.
-fn some_time(random: &mut Random, case: &Case) -> u64 {
-    let window = case.units.window;
-    match random.below(8) {
+/// From a nanosecond to several windows; mostly a part of one, and often to where something ends or just before.
+fn some_time(random: &mut Random, rates: &Rates) -> u64 {
+    let rate = if random.below(2) == 0 { &rates.units } else { &rates.calls };
+    let window = rate.numbers.window;
+    match random.below(10) {
         0 => 1 + random.below(5_000),
         1 => window + random.below(3 * window),
-        2 => case.units.sub_window(),
+        // What was granted just now becomes a window old.
+        2 => window - random.below(2),
+        // The next window that is aligned begins.
+        3 => (window - rate.at % window).saturating_sub(random.below(2)),
+        4 => rate.numbers.sub_window(),
         _ => random.below(window / 2),
     }
 }
