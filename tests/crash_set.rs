@@ -128,9 +128,9 @@ fn mutated_role(arguments: &[String]) {
     let new_numbers: Vec<_> =
         new_numbers.iter().map(|limit| numbers_of(index(limit.name()), limit)).collect();
     let me = set.segment().participant().unwrap();
-    let (block, _) = set.segment().state_block().unwrap();
-    let mutant = Mutant::new(block, &[], defect(&arguments[4]));
-    let engine = Engine::new(mutant.block(), set.table());
+    let parts = set.parts().unwrap();
+    let mutant = Mutant::new(parts.block, &[], defect(&arguments[4]));
+    let engine = Engine::new(mutant.block(), parts.waiters.with_env(), parts.table);
     victim::stop_here();
     let mut guard = engine.block.lock(me, NEVER).unwrap().guard();
     let now = engine.now(&guard, 0).unwrap();
