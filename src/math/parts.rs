@@ -176,11 +176,12 @@ pub(super) fn left(limit: u64, used: u128) -> i64 {
     signed(i128::from(limit).saturating_sub(used))
 }
 
-/// What counts as used after a limit changed: what was within the old limit counts as far as the new one
-/// goes, so that a lower limit makes no debt; what was debt stays.
+/// What counts as used after a limit changed. What is left is what both limits leave: a change never makes room, or
+/// going down and up again would forget what was used. A lower limit makes no debt; what was debt stays.
 pub(super) fn carried_over(used: u128, old_limit: u64, new_limit: u64) -> u64 {
     let (old, new) = (u128::from(old_limit), u128::from(new_limit));
-    low(used.min(old).min(new).saturating_add(used.saturating_sub(old)))
+    let left = old.saturating_sub(used).min(new.saturating_sub(used));
+    low((new - left).saturating_add(used.saturating_sub(old)))
 }
 
 /// An algorithm: pure functions of a rule, the words of a limit and an instant of set time.

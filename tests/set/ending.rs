@@ -202,7 +202,7 @@ fn a_body_does_not_run_when_the_request_is_refused(world: World) {
     let never = set.run([("input", 101)], |_| -> Result<(), ()> { panic!("nothing was acquired") });
     assert!(matches!(never, Err(RunError::Acquire(AcquireError::Never { .. }))));
     let all = set.try_acquire([("connections", 4)]).unwrap();
-    let denied = set.run([("input", 1)], |_| -> Result<(), ()> { panic!("nothing was acquired") });
+    let denied = set.try_run([("input", 1)], |_| -> Result<(), ()> { panic!("nothing was acquired") });
     assert!(matches!(denied, Err(RunError::Acquire(AcquireError::Denied(_)))));
     all.release().unwrap();
 }

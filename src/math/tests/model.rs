@@ -108,9 +108,9 @@ impl Model for Bucket {
         let (tokens, old) = (self.tokens(now).floor(), whole(self.rule.burst()));
         self.rule = new;
         if new.algorithm() == Algorithm::LeakyBucket {
-            let debt = (-&tokens).max(whole(0));
-            let used = (&old - &tokens).min(old).min(whole(new.burst()));
-            self.set(now, whole(new.burst()) - used - debt);
+            // What is left is what both limits leave; debt stays.
+            let left = (whole(new.burst()) - (old - &tokens)).max(whole(0));
+            self.set(now, left.min(tokens));
         } else {
             self.set(now, tokens);
         }
@@ -187,8 +187,9 @@ impl Model for Fixed {
     fn reconfigure(&mut self, new: Rule, now: u64) {
         assert_eq!(new.window_nanos(), self.rule.window_nanos(), "the model numbers windows of one length");
         let used = self.used_in(self.window_at(now));
-        let debt = used.saturating_sub(self.rule.capacity());
-        self.set(now, (used - debt).min(new.capacity()) + debt);
+        let left = |capacity: u64| i128::from(capacity) - i128::from(used);
+        let left = left(self.rule.capacity()).min(left(new.capacity()).max(0));
+        self.set(now, u64::try_from(i128::from(new.capacity()) - left).unwrap());
         self.rule = new;
     }
 }
