@@ -112,21 +112,23 @@ impl Reference {
         }
     }
 
-    /// Goes over to other numbers, as docs/algorithms.md has it: what is left of a token bucket or GCRA is kept,
-    /// what is used of the others, both cut to the new numbers. A part of a unit is lost.
+    /// Goes over to other numbers, as docs/algorithms.md has it: what is left of a token bucket or GCRA is kept
+    /// and cut to the new numbers; of the others there is left what both the old and the new numbers leave. A part of a
+    /// unit is lost.
     pub(crate) fn reconfigure(&mut self, new: Numbers) {
         let available = self.available();
         let old = std::mem::replace(&mut self.numbers, new);
         match &mut self.used {
             Used::Bucket { left } => {
                 let units = match new.algorithm {
-                    Algorithm::LeakyBucket => new.burst - (old.burst - available).min(new.burst),
+                    Algorithm::LeakyBucket => available.min(new.burst.saturating_sub(old.burst - available)),
                     _ => available.min(new.burst),
                 };
                 *left = i128::from(units) * i128::from(new.window);
             }
             Used::Fixed { window, used } => {
-                (*window, *used) = (self.at / new.window, (*used).min(new.capacity))
+                let left = available.min(new.capacity.saturating_sub(*used));
+                (*window, *used) = (self.at / new.window, new.capacity - left)
             }
             Used::Sliding { .. } => assert_eq!(old.window, new.window, "groups are of one length of window"),
         }

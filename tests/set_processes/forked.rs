@@ -64,7 +64,7 @@ fn inert(set: &LimitSet) {
         assert!(matches!(more, AcquireError::Forked), "{more}");
         assert_eq!(
             more.to_string(),
-            "this acquisition was made before a fork and belongs to the parent process"
+            "this acquisition was made before a fork and belongs to the parent process: acquire anew"
         );
         assert!(matches!(first.take().unwrap().release(), Err(UsageError::Forked)));
         assert!(matches!(second.take().unwrap().cancel(), Err(UsageError::Forked)));

@@ -52,7 +52,10 @@ fn going_down_and_up_again_makes_no_room() {
                 assert!(is_log || limiter.available(0) <= before, "{algorithm}: {amount} used, {capacity}");
             }
             let left = limiter.available(0);
-            assert!(left <= i64::try_from(100 - amount).unwrap(), "{algorithm}: {left} left of {amount} used");
+            assert!(
+                left <= i64::try_from(100 - amount).unwrap(),
+                "{algorithm}: {left} left of {amount} used"
+            );
         }
     }
 }
