@@ -39,7 +39,7 @@ pub enum AcquireError {
     #[error("{requested} of {key:?} can never be had: at most {most} at once; ask for less")]
     Never {
         /// The limit.
-        key: String,
+        key: Arc<str>,
         /// How much was asked of it.
         requested: u64,
         /// How much it ever gives at once.
@@ -168,9 +168,9 @@ impl Statuses {
     /// What this means as an answer: the statuses if everything fits.
     pub(crate) fn into_answer(self) -> Result<Self, AcquireError> {
         let never = self.judged.iter().position(|judged| judged.standing == Standing::Never);
-        if let Some(status) = never.and_then(|limit| self.iter().nth(limit)) {
-            let LimitStatus { key, requested, most, .. } = status;
-            return Err(AcquireError::Never { key: key.to_owned(), requested, most });
+        if let Some((limit, judged)) = never.and_then(|limit| Some((limit, self.judged.get(limit)?))) {
+            let Judged { requested, most, .. } = *judged;
+            return Err(AcquireError::Never { key: self.keys.shared_name(limit), requested, most });
         }
         if self.judged.iter().all(|judged| judged.standing == Standing::Passed) {
             return Ok(self);

@@ -59,7 +59,7 @@ pub(crate) fn refused(set: &LimitSet, label: Option<&str>, error: &AcquireError)
                 "denied",
                 set,
                 label = label,
-                limit = key.as_str(),
+                limit = &**key,
                 requested = *requested,
                 available = *most
             );

@@ -200,7 +200,7 @@ impl SetObserver {
     pub(crate) fn new(observer: Observer) -> Result<Self, AttachError> {
         let view = observer.view();
         let definition = view.definition.clone().ok_or_else(|| AttachError::NotASet { path: view.path() })?;
-        let keys = Arc::new(Keys { limits: definition.limits.clone(), table: view.table() });
+        let keys = Arc::new(Keys::new(&definition.limits, view.table()));
         Ok(Self { observer, definition, keys })
     }
 

@@ -108,7 +108,8 @@ impl<'a> From<&'a ResolvedRequest> for Request<'a> {
     }
 }
 
-/// A request whose keys were looked up beforehand: using it allocates nothing and compares no strings.
+/// A request whose keys were looked up beforehand: using it compares no strings, and allocates nothing for up to four
+/// limits.
 ///
 /// Made by [`LimitSet::request`](crate::LimitSet::request); good for every set with the same limits.
 #[derive(Clone, Debug)]
@@ -192,10 +193,21 @@ pub enum BadRequest {
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) limits: Vec<Limit>,
+    /// Their names again, to be handed out without a copy.
+    names: Vec<Arc<str>>,
     pub(crate) table: Table,
 }
 
 impl Keys {
+    pub(crate) fn new(limits: &[Limit], table: Table) -> Self {
+        let names = limits.iter().map(|limit| limit.name().into()).collect();
+        Self { limits: limits.to_vec(), names, table }
+    }
+
+    pub(crate) fn shared_name(&self, limit: usize) -> Arc<str> {
+        self.names.get(limit).cloned().unwrap_or_default()
+    }
+
     pub(crate) fn name(&self, limit: usize) -> &str {
         self.limits.get(limit).map_or("", Limit::name)
     }

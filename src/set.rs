@@ -86,7 +86,7 @@ impl LimitSet {
         let view = segment.view();
         let definition = view.definition.clone().ok_or_else(|| AttachError::NotASet { path: view.path() })?;
         let clock = view.checked.clock;
-        let keys = Arc::new(Keys { limits: definition.limits.clone(), table: view.table() });
+        let keys = Arc::new(Keys::new(&definition.limits, view.table()));
         Ok(Self { inner: Arc::new(Inner { segment, definition, keys, clock, on_unavailable }) })
     }
 
@@ -131,7 +131,7 @@ impl LimitSet {
     ///
     /// # Errors
     ///
-    /// What `try_acquire` would answer.
+    /// What `try_acquire` would answer; [`AcquireError::Unavailable`] whatever the policy.
     pub fn check<'r>(&self, request: impl Into<Request<'r>>) -> Result<Statuses, AcquireError> {
         let request = request.into();
         let mut scratch = Wants::none();

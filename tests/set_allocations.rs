@@ -127,6 +127,9 @@ fn a_denial_makes_at_most_one_allocation_however_many_limits_there_are() {
         let (count, answer) = allocations(|| set.try_acquire(&request));
         assert!(matches!(answer, Err(AcquireError::Denied(_))));
         assert_eq!(count, 1, "{} limits", set.limits().len());
+        let (count, answer) = allocations(|| set.try_acquire([("connections", 5)]));
+        assert!(matches!(answer, Err(AcquireError::Never { .. })));
+        assert_eq!(count, 1, "{} limits", set.limits().len());
         let (count, answer) = allocations(|| set.check(&request));
         assert!(matches!(answer, Err(AcquireError::Denied(_))));
         assert_eq!(count, 1, "{} limits", set.limits().len());

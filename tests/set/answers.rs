@@ -95,7 +95,7 @@ fn more_than_a_limit_ever_gives_is_never_and_not_later(world: World) {
     for (key, most) in [("input", 100), ("output", 60), ("call_count", 30), ("connections", 3)] {
         let answer = set.try_acquire([(key, most + 1)]).unwrap_err();
         let AcquireError::Never { key: named, requested, most: found } = &answer else { panic!("{answer}") };
-        assert_eq!((named.as_str(), *requested, *found), (key, most + 1, most));
+        assert_eq!((&**named, *requested, *found), (key, most + 1, most));
         let message =
             format!("{} of {key:?} can never be had: at most {most} at once; ask for less", most + 1);
         assert_eq!(answer.to_string(), message);
@@ -118,7 +118,7 @@ fn never_comes_before_later(world: World) {
     let set = four(world);
     let held = set.try_acquire([("input", 100), ("connections", 3)]).unwrap();
     let answer = set.try_acquire([("input", 1), ("output", 61)]);
-    assert!(matches!(answer, Err(AcquireError::Never { key, .. }) if key == "output"));
+    assert!(matches!(answer, Err(AcquireError::Never { key, .. }) if *key == *"output"));
     drop(held);
 }
 
