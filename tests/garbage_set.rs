@@ -16,6 +16,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use forge::Forged;
+use limitset::error::{AttachError, Malformed};
 use limitset::{
     Acquisition, Algorithm, CallLimit, Clock, LimitSet, LimitSetBuilder, RateLimit, ResourceLimit, Segment,
 };
@@ -123,4 +124,27 @@ fn words_that_a_peer_damages_are_an_error_or_work_but_never_a_panic_or_a_hang() 
         }
     });
     support::proof("6", &format!("{rounds} sets damaged at random while in use"), "no panic, no hang");
+}
+
+#[test]
+fn a_definition_with_any_byte_changed_is_refused() {
+    let name = TempName::new();
+    builder().config("region", "eu").create(&name).unwrap();
+    let clean = Forged::read(&name.path());
+    let start = clean.region(forge::DEFINITION_REGION);
+    // The head, six limits, and the config map with its two lengths; padding follows.
+    let length = 64 + 6 * 128 + 8 + "regioneu".len();
+    for at in start..start + length {
+        let mut bytes = clean.clone();
+        bytes.0[at] ^= 0x11;
+        bytes.write(&name.path());
+        let answers = [builder().attach(&name).map(drop), LimitSet::observe(&name).map(drop)];
+        for answer in answers {
+            let is_right =
+                matches!(&answer, Err(AttachError::Malformed { what: Malformed::Definition { .. }, .. }));
+            assert!(is_right, "byte {}: {answer:?}", at - start);
+        }
+    }
+    clean.write(&name.path());
+    builder().attach(&name).unwrap();
 }

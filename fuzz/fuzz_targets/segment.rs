@@ -12,13 +12,24 @@ use std::time::Duration;
 
 use forge::{Forged, MUTEX_REGION, SEMAPHORE_REGION, STATE_REGION};
 use libfuzzer_sys::fuzz_target;
+use limitset::{Algorithm, CallLimit, LimitSet, LimitSetBuilder, RateLimit, ResourceLimit};
 use limitset::{Segment, SegmentOptions};
 
 const MOMENT: Duration = Duration::from_micros(100);
 
 fn options() -> SegmentOptions {
-    let shape = Segment::options().slots(3).waiters(2).limits(2).mutex("jobs", 4).semaphore("db", 5);
+    let shape = Segment::options().slots(3).waiters(2).mutex("jobs", 4).semaphore("db", 5);
     shape.words("mine", 2).patience(MOMENT).lock_slice(MOMENT / 10).doorbell_slice(MOMENT / 10)
+}
+
+fn set() -> LimitSetBuilder {
+    LimitSet::builder()
+        .limit(CallLimit::per_second(100))
+        .limit(RateLimit::per_second("rows", 50).algorithm(Algorithm::SlidingWindow).resolution(2))
+        .limit(RateLimit::per_second("tokens", 50).algorithm(Algorithm::Gcra))
+        .limit(ResourceLimit::new("connections", 2))
+        .config("region", "eu")
+        .segment(options())
 }
 
 fn name() -> String {
@@ -29,10 +40,12 @@ fn name() -> String {
 fn lived_in() -> &'static Forged {
     static BYTES: OnceLock<Forged> = OnceLock::new();
     BYTES.get_or_init(|| {
-        let segment = options().create(name()).unwrap();
+        let set = set().create(name()).unwrap();
+        let held = set.try_acquire([("rows", 3), ("tokens", 2)]).unwrap();
+        let segment = set.segment();
         let permit = segment.semaphore("db").unwrap().acquire(2).unwrap();
         let mut bytes = Forged::read(&Segment::path_of(name()).unwrap());
-        drop(permit);
+        drop((permit, held));
         segment.remove_here().unwrap();
         for block in [STATE_REGION, MUTEX_REGION, SEMAPHORE_REGION] {
             let at = bytes.region(block);
@@ -70,7 +83,22 @@ fuzz_target!(|input: &[u8]| {
     if let Ok(observer) = options().observe(name()) {
         let _ = (observer.mutex("jobs"), observer.semaphore("db"), observer.participants(), observer.info());
     }
-    if let Ok(segment) = options().attach(name()) {
+    if let Ok(set) = set().attach(name()) {
+        // Once more behind the clean-up of the first to attach.
+        let (start, end) = (bytes.region(STATE_REGION), bytes.0.len());
+        if let Ok(file) = std::fs::OpenOptions::new().write(true).open(&path)
+            && let Some(words) = bytes.0.get(start..end)
+        {
+            let _ = std::os::unix::fs::FileExt::write_all_at(&file, words, start as u64);
+        }
+        let _ = (set.check([("rows", 1)]), set.stats().is_ok(), set.reap());
+        if let Ok(mut held) = set.try_acquire([("rows", 1), ("tokens", 1)]) {
+            let _ = (held.update("tokens", 0), held.adjust("rows", 9), held.acquire_more([("connections", 1)]));
+            let _ = held.cancel();
+        }
+        let _ = set.acquire_timeout([("tokens", 40), ("connections", 2)], MOMENT).map(drop);
+        let _ = (set.reconfigure([ResourceLimit::new("connections", 3)]), set.reset());
+        let segment = set.segment();
         if let Ok(jobs) = segment.mutex("jobs")
             && let Ok(locked) = jobs.lock_timeout(MOMENT)
         {
