@@ -164,6 +164,11 @@ impl<'a, E: Env> Block<'a, E> {
                 env.wait(Waiting::Lock, self.lock, seen | WAITERS, deadline)
             };
             if waited == Waited::SliceOver {
+                if env.load64(self.closed, Relaxed) != 0 {
+                    // Whoever has the lock may be stopped for ever, and there is nothing left to guard. Other sleepers
+                    // find the same when their slice is over.
+                    return Err(Fault::Closed);
+                }
                 // Judge the word that is there now, and take exactly that one. Acquire: with a generation from
                 // before its owner's enrolment a living holder would look dead.
                 let holder = env.load32(self.lock, Acquire);
