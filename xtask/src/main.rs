@@ -33,7 +33,7 @@ const COMMANDS: &[Subcommand] = &[
     },
     Subcommand {
         name: "prove",
-        usage: "prove",
+        usage: "prove [--usual]",
         about: "run every proof at full depth, and write docs/proof.md",
         run: prove::command,
     },

@@ -1,4 +1,5 @@
-//! `cargo xtask prove`: runs every proof at full depth and writes what was found to docs/proof.md.
+//! `cargo xtask prove`: runs every proof at full depth and writes what was found to docs/proof.md. With `--usual` it
+//! goes only as deep as the tests do.
 //!
 //! Tests state what they found on lines `PROOF promises | what | result`; promises are numbers of the table
 //! below, separated by commas, or `mutants`.
@@ -31,18 +32,19 @@ const PROMISES: &[(&str, &str)] = &[
 
 /// Runs the proofs and writes the page, if all of them held.
 pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
-    if let Some(unknown) = args.first() {
-        writeln!(io::stderr(), "xtask: `prove` takes no argument, found `{unknown}`")?;
+    let is_usual = args.first().is_some_and(|argument| argument == "--usual");
+    if let Some(unknown) = args.get(usize::from(is_usual)) {
+        writeln!(io::stderr(), "xtask: `prove` takes no argument but `--usual`, found `{unknown}`")?;
         return Ok(ExitCode::from(crate::MISUSE));
     }
     let chosen: Vec<_> = parts::PARTS.iter().filter(|part| PROVING.contains(&part.name)).collect();
-    let outcomes = test::run_parts(&chosen, true)?;
+    let outcomes = test::run_parts(&chosen, !is_usual)?;
     if !outcomes.iter().all(Outcome::ok) {
         writeln!(io::stderr(), "xtask: something did not hold; docs/proof.md is left as it was")?;
         return Ok(ExitCode::FAILURE);
     }
     let path = test::root().join("docs/proof.md");
-    std::fs::write(&path, page(&outcomes, &circumstances()))?;
+    std::fs::write(&path, page(&outcomes, &circumstances(), is_usual))?;
     writeln!(io::stdout(), "wrote docs/proof.md")?;
     Ok(ExitCode::SUCCESS)
 }
@@ -87,14 +89,18 @@ struct Proof<'a> {
     result: &'a str,
 }
 
-fn page(outcomes: &[Outcome], circumstances: &str) -> String {
+fn page(outcomes: &[Outcome], circumstances: &str, is_usual: bool) -> String {
     let proofs: Vec<Proof<'_>> = outcomes
         .iter()
         .flat_map(|outcome| outcome.proofs.iter().filter_map(|line| parse(outcome.part, line)))
         .collect();
+    let (command, depth) = if is_usual {
+        ("cargo xtask prove --usual", "Without `--usual` it goes deeper")
+    } else {
+        ("cargo xtask prove", "The usual test run does the same with fewer rounds")
+    };
     let mut text = format!(
-        "# Proof\n\nWritten by `cargo xtask prove`: {circumstances}. Every number is from that run. The usual \
-         test run does the same with fewer rounds.\n"
+        "# Proof\n\nWritten by `{command}`: {circumstances}. Every number is from that run. {depth}.\n"
     );
     for (index, (promise, meaning)) in PROMISES.iter().enumerate() {
         let number = (index + 1).to_string();
@@ -161,7 +167,7 @@ mod tests {
             problems: Vec::new(),
             elapsed: Duration::from_secs(9),
         };
-        let text = page(&[outcome], "today");
+        let text = page(&[outcome], "today", false);
         let row = "| kills | none lost | `cargo xtask test crash` |";
         assert_eq!(text.matches(row).count(), 2, "{text}");
         let (_, mutants) = text.split_once("## Mutants").unwrap();
