@@ -22,7 +22,7 @@ impl<E: Env> Engine<'_, E> {
     /// Grants to those who wait, after there has come to be more of the limits in `affected`: in their order, as
     /// long as there is something to hand out.
     pub fn serve(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
-        let affected = self.waited_for(guard, affected)?;
+        let mut affected = self.waited_for(guard, affected)?;
         if affected == 0 {
             return Ok(());
         }
@@ -46,7 +46,11 @@ impl<E: Env> Engine<'_, E> {
                 blocked |= mask;
             } else {
                 match self.try_grant(guard, waiter, now)? {
-                    Attempt::Settled => self.ring(waiter, slot)?,
+                    Attempt::Settled => {
+                        self.ring(waiter, slot)?;
+                        // Those behind no longer stand behind this one, whatever of its limits they want.
+                        affected |= self.waited_for(guard, mask)?;
+                    }
                     Attempt::NotYet { at } => {
                         if in_order {
                             blocked |= mask;
