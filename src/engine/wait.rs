@@ -30,8 +30,8 @@ pub struct Place {
     pub waiter: usize,
     /// Its number in the order of arrival.
     pub ticket: u64,
-    /// For each limit wanted, all units that ever joined the queue, this waiter's included.
-    marks: SmallVec<[u64; 4]>,
+    /// For each limit wanted, what has to be granted before this waiter is through, its own wish included.
+    units: SmallVec<[u64; 4]>,
     /// What the doorbell said when the lock was last held.
     pub seen: u32,
     /// When to look again, by the clock of deadlines.
@@ -111,11 +111,14 @@ impl<E: Env> Engine<'_, E> {
         let Some((waiter, ticket)) = self.enqueue(guard, wants, owing, deadline, shares_doorbell)? else {
             return Ok(Entered::Full);
         };
-        let mut marks = SmallVec::new();
-        for (limit, _) in wants.iter() {
-            marks.push(guard.get(self.table.map.rule(limit, RuleWord::Enqueued))?);
+        let mut units = SmallVec::new();
+        for (limit, amount) in wants.iter() {
+            let word = |word| guard.get(self.table.map.rule(limit, word));
+            // Everybody in the queue came before.
+            let queued = word(RuleWord::Enqueued)?.wrapping_sub(word(RuleWord::Dequeued)?);
+            units.push(if in_order { queued } else { amount });
         }
-        let mut place = Place { waiter, ticket, marks, seen: 0, wakes_at: NEVER };
+        let mut place = Place { waiter, ticket, units, seen: 0, wakes_at: NEVER };
         self.set_alarm(guard, &mut place, wants, time, now)?;
         Ok(Entered::Waiting(place))
     }
@@ -134,6 +137,7 @@ impl<E: Env> Engine<'_, E> {
         }
         let look = match self.state_of(guard, place.waiter)? {
             WAITING => {
+                self.recount(guard, place, wants)?;
                 self.set_alarm(guard, place, wants, time, now)?;
                 return Ok(Look::Waiting);
             }
@@ -195,16 +199,33 @@ impl<E: Env> Engine<'_, E> {
         Ok(())
     }
 
+    /// Counts anew what those before want: some may have left, and those behind have joined and left too.
+    fn recount(&self, guard: &Guard<'_, E>, place: &mut Place, wants: &Wants) -> Result<(), Fault> {
+        place.units = wants.iter().map(|(_, amount)| amount).collect();
+        if self.table.order != Order::Arrival {
+            return Ok(());
+        }
+        self.walk(guard, |waiter| {
+            if waiter == place.waiter {
+                return Ok(false);
+            }
+            let mask = self.read(waiter, WaiterWord::Mask)?;
+            for ((limit, _), units) in wants.iter().zip(&mut place.units) {
+                if mask >> limit & 1 != 0 {
+                    *units = units.saturating_add(self.read(waiter, WaiterWord::Amount(limit))?);
+                }
+            }
+            Ok(true)
+        })
+    }
+
     /// When a waiter may be served, if all goes as fast as it can. Not later than that: others may be stopped.
     fn due(&self, guard: &Guard<'_, E>, place: &Place, wants: &Wants, now: u64) -> Result<u64, Fault> {
         let get = |index: usize| guard.get(index).unwrap_or(0);
         let mut due = now;
-        for ((limit, amount), mark) in wants.iter().zip(&place.marks) {
+        for ((limit, _), units) in wants.iter().zip(&place.units).filter(|((_, amount), _)| *amount > 0) {
             let Some(rule) = self.table.rule(limit, get) else { continue };
-            // What those before wait for, and what this one waits for.
-            let left = get(self.table.map.rule(limit, RuleWord::Dequeued));
-            let units = mark.wrapping_sub(left).max(amount);
-            due = due.max(rule.earliest(&self.table.state(limit, get), now, units));
+            due = due.max(rule.earliest(&self.table.state(limit, get), now, *units));
         }
         if due > now {
             return Ok(due);
