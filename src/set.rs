@@ -140,13 +140,15 @@ impl LimitSet {
         loop {
             let answer = self.locked(|engine, guard, now| {
                 let mask = wants.demand();
-                if self.keys().table.order == Order::Arrival && engine.waited_for(guard, mask)? != 0 {
+                let judged = engine.judge(guard, wants, now)?;
+                let is_possible = judged.iter().all(|it| it.standing != Standing::Never);
+                let in_order = self.keys().table.order == Order::Arrival;
+                if is_possible && in_order && engine.waited_for(guard, mask)? != 0 {
                     if may_sweep && self.is_time_to_sweep(engine) {
                         return Ok(None);
                     }
                     return Ok(Some(Err(AcquireError::Queued { ahead: engine.ahead(guard, mask, None)? })));
                 }
-                let judged = engine.judge(guard, wants, now)?;
                 if may_sweep && self.is_sweep_due(engine, &judged) {
                     return Ok(None);
                 }
