@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use smallvec::SmallVec;
+
 use super::queue::{FREE, GRANTED, REFUSED};
 use super::{Engine, Wants};
 use crate::core::{Env, Fault, Guard, NEVER};
@@ -27,22 +29,24 @@ impl<E: Env> Engine<'_, E> {
             return Ok(());
         }
         let mut blocked = 0u64;
-        // Whom to rouse besides the first in the queue, should that one be stopped.
-        let mut backup: Option<(u64, u64)> = None;
+        // Whoever comes first may be stopped, and so may any behind it: when its alarm has moved, one of each process
+        // is roused for each choice of limits.
+        let mut alarm = NEVER;
+        let mut roused = SmallVec::<[(u64, u64); 8]>::new();
         let mut waiter = self.waiter(guard.get(StateMap::QUEUE_HEAD)?)?;
         for _ in 0..self.waiters.count {
-            if waiter == 0 || affected & !blocked == 0 && backup.is_none() {
+            if waiter == 0 || affected & !blocked == 0 && alarm == NEVER {
                 break;
             }
             let next = self.waiter(guard.get(self.table.map.link(waiter, LinkWord::Next))?)?;
             let slot = guard.get(self.table.map.link(waiter, LinkWord::Slot))?;
             let mask = self.read(waiter, WaiterWord::Mask)?;
-            if let Some((_, at)) = backup.filter(|(first, _)| *first != slot) {
-                self.rouse(waiter, slot, at)?;
-                backup = None;
-            }
             let in_order = self.table.order == Order::Arrival;
             if in_order && mask & blocked != 0 || mask & affected == 0 {
+                if alarm != NEVER && mask & blocked != 0 && !roused.contains(&(slot, mask)) {
+                    self.rouse(waiter, slot, alarm)?;
+                    roused.push((slot, mask));
+                }
                 blocked |= mask;
             } else {
                 match self.try_grant(guard, waiter, now)? {
@@ -56,7 +60,8 @@ impl<E: Env> Engine<'_, E> {
                             blocked |= mask;
                         }
                         if self.rouse(waiter, slot, at)? {
-                            backup = Some((slot, at));
+                            alarm = alarm.min(at);
+                            roused.push((slot, mask));
                         }
                     }
                 }
