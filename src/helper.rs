@@ -112,30 +112,36 @@ pub(crate) fn is_asleep(set: &LimitSet, ticket: &Ticket, waker: &Waker) -> bool 
     let mut state = helper().lock();
     let watched = state.sets.iter_mut().find(|watched| watched.set.is_same(set));
     let sleepers = watched.into_iter().flat_map(|watched| &mut watched.sleepers);
-    match sleepers.into_iter().find(|sleeper| sleeper.ticket == *ticket) {
-        Some(sleeper) => {
-            sleeper.waker.clone_from(waker);
-            true
-        }
-        None => false,
-    }
+    let old = sleepers.into_iter().find(|sleeper| sleeper.ticket == *ticket).map(|sleeper| {
+        let is_other = !sleeper.waker.will_wake(waker);
+        is_other.then(|| std::mem::replace(&mut sleeper.waker, waker.clone()))
+    });
+    // A waker may own other futures, which come back for the lock when they are dropped with it.
+    drop(state);
+    old.is_some()
 }
 
 /// Wakes a future no longer.
 pub(crate) fn forget(ticket: &Ticket) {
-    helper().lock().forget(*ticket);
+    let forgotten = helper().lock().forget(*ticket);
+    // Its waker may own other futures, which come back for the lock when they are dropped with it.
+    drop(forgotten);
 }
 
 impl State {
-    fn forget(&mut self, ticket: Ticket) {
+    fn forget(&mut self, ticket: Ticket) -> Option<Sleeper> {
         for watched in &mut self.sets {
-            let before = watched.sleepers.len();
-            watched.sleepers.retain(|sleeper| sleeper.ticket != ticket);
-            if before > 0 && watched.sleepers.is_empty() {
-                // The thread keeps the set attached as long as it sleeps on it.
-                rouse_helper(&watched.set);
+            let place = watched.sleepers.iter().position(|sleeper| sleeper.ticket == ticket);
+            if let Some(place) = place {
+                let forgotten = watched.sleepers.remove(place);
+                if watched.sleepers.is_empty() {
+                    // The thread keeps the set attached as long as it sleeps on it.
+                    rouse_helper(&watched.set);
+                }
+                return Some(forgotten);
             }
         }
+        None
     }
 }
 
