@@ -5,6 +5,7 @@
 //! itself. Started when it is first needed, it ends when it has had nothing to do for a while. A forked child
 //! starts one of its own.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -221,7 +222,10 @@ fn serve(helper: &Helper) {
         // A waker may poll its future right here, which comes back for the lock.
         drop(state);
         if !wakers.is_empty() {
-            wakers.into_iter().for_each(Waker::wake);
+            for waker in wakers {
+                // Somebody else's code: if it panics, the others are woken all the same.
+                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            }
             continue;
         }
         let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
