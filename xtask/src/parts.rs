@@ -88,6 +88,15 @@ pub(crate) const PARTS: &[Part] = &[
         }),
     },
     Part {
+        name: "waiting",
+        about: "blocked acquirers: order, wakes, stops and kills, among threads, futures and processes",
+        work: Work::Tests(|_| {
+            let args = ["test", "--no-fail-fast", "-p", "limitset"];
+            let tests = ["--test", "waiting", "--test", "waiting_async"];
+            Ok(vec![cargo(&args).and(&tests).and(&["--", "--nocapture"])])
+        }),
+    },
+    Part {
         name: "interop",
         about: "beside the crates shared_memory and raw_sync",
         work: Work::Tests(|_| {
@@ -171,7 +180,8 @@ fn unit(root: &Path) -> io::Result<Vec<Step>> {
 }
 
 /// Integration tests that have a part of their own, besides those whose names begin with `crash`.
-const OWN_PARTS: &[&str] = &["examples", "hammer", "interop", "processes", "set_processes", "world"];
+const OWN_PARTS: &[&str] =
+    &["examples", "hammer", "interop", "processes", "set_processes", "waiting", "waiting_async", "world"];
 
 /// The integration tests in `folder`, but for those that have a part of their own.
 fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {
