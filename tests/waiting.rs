@@ -3,6 +3,10 @@
 
 #[path = "waiting/answers.rs"]
 mod answers;
+#[path = "waiting/deaths.rs"]
+mod deaths;
+#[path = "support/forks.rs"]
+mod forks;
 #[path = "waiting/hands.rs"]
 mod hands;
 #[path = "waiting/order.rs"]
@@ -37,6 +41,7 @@ fn main() {
         ("loop", order::loop_role),
         ("storm", storm::role),
         ("locker", stopped::locker_role),
+        ("interrupted", deaths::interrupted_role),
     ];
     let mut tests: Vec<(&'static str, fn())> = in_all_modes! {
         "a_release_wakes_the_next": wakes::by_release,
@@ -64,6 +69,7 @@ fn main() {
         "without_order_a_small_request_does_not_sleep_through_its_turn":
             wakes::without_order_a_small_one_is_served_in_its_own_time,
         "debt_made_meanwhile_only_prolongs_a_wait": wakes::though_debt_was_made_meanwhile,
+        "patience_may_be_endless_or_none": wakes::with_extreme_patience,
         "as_many_limits_as_there_can_be_are_waited_for": wakes::for_as_many_limits_as_there_can_be,
         "whoever_asks_behind_others_is_told_how_many": answers::queued,
         "whoever_wants_something_else_passes": answers::other_limits_pass,
@@ -77,6 +83,7 @@ fn main() {
     };
     tests.extend(order::TESTS);
     tests.extend(stopped::TESTS);
+    tests.extend(deaths::TESTS);
     tests.extend(storm::TESTS);
     tests.extend(answers::TESTS);
     support::main(roles, tests);

@@ -23,6 +23,7 @@ fn main() {
     let roles: &[support::Role] = &[
         ("uncollected", helper::uncollected_role),
         ("fork", helper::fork_role),
+        ("busy_fork", helper::busy_fork_role),
         ("helpers", helper::helpers_role),
     ];
     let mut tests: Vec<(&'static str, fn())> = Vec::new();

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use crate::hands::{HOUR, Hand, Mode, Scene, no_slices, refusal};
 use crate::support::{Worker, listen, say};
 
-pub(crate) const TESTS: [(&str, fn()); 12] = [
+pub(crate) const TESTS: [(&str, fn()); 13] = [
     ("a_stopped_head_of_a_permit_wait_delays_nobody_and_has_its_grant_later", || permits()),
     ("a_stopped_head_of_a_rate_wait_delays_nobody_and_has_its_grant_later", || rates(1)),
     ("two_stopped_heads_of_a_rate_wait_delay_nobody", || rates(2)),
@@ -21,6 +21,7 @@ pub(crate) const TESTS: [(&str, fn()); 12] = [
     ("one_that_leaves_before_four_stopped_ones_lets_the_next_through_in_time", || leaving(4)),
     ("a_refund_before_two_stopped_ones_lets_the_next_through_in_time", || refund()),
     ("a_stopped_one_whose_patience_ended_meanwhile_is_told_of_its_grant", || late_grant()),
+    ("one_that_was_impossible_for_a_moment_waits_on", || impossible_for_a_moment()),
     ("a_stuck_lock_holds_nobody_up_for_longer_than_its_patience", || stuck_lock()),
     ("a_waiter_that_gives_up_under_a_stuck_lock_leaves_the_queue_afterwards", || stuck_waiter("")),
     ("a_future_that_gives_up_under_a_stuck_lock_leaves_the_queue_afterwards", || stuck_waiter("async")),
@@ -155,6 +156,21 @@ fn late_grant() {
     head.granted();
     head.does("release");
     scene.assert_empty();
+}
+
+/// By the time it learns that it was impossible, it no longer is.
+fn impossible_for_a_moment() {
+    let scene = Scene::new(Mode::Processes, LimitSet::builder().limit(ResourceLimit::new("db", 4)));
+    let held = scene.limits.try_acquire(()).unwrap();
+    let mut heads = stopped_waiters(&scene, 1, "db=4");
+    for capacity in [3, 5] {
+        scene.limits.reconfigure([ResourceLimit::new("db", capacity)]).unwrap();
+    }
+    resume(&mut heads[0]);
+    scene.wait_for_waiters(1);
+    assert_eq!(scene.limits.stats().unwrap().limit("db").unwrap().available, 4, "it could have it now");
+    held.release().unwrap();
+    heads[0].granted();
 }
 
 /// Role: takes the lock of a set and keeps it until told.

@@ -158,6 +158,19 @@ pub(crate) fn by_the_end_of_patience(mode: Mode) {
     scene.assert_empty();
 }
 
+pub(crate) fn with_extreme_patience(mode: Mode) {
+    let scene = Scene::new(mode, permits("db", 1));
+    let mut holder = scene.hand();
+    holder.takes("db=1 within=0");
+    let mut waiter = scene.hand();
+    waiter.tell("acquire db=1 within=0");
+    waiter.refused("TimedOut");
+    waiter.tell(&format!("acquire db=1 within={}", u64::MAX));
+    scene.wait_for_waiters(1);
+    holder.does("release");
+    waiter.granted();
+}
+
 pub(crate) fn at_the_computed_instant(mode: Mode) {
     for algorithm in Algorithm::ALL {
         let rate = RateLimit::new("tokens", 5, Duration::from_millis(100));

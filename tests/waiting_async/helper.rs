@@ -13,10 +13,11 @@ use crate::forks::Forked;
 use crate::support::{TempName, Worker, listen, say};
 use crate::{assert_empty, in_use, is_pending, permits, wait_until, waiters, waiting};
 
-pub(crate) const TESTS: [(&str, fn()); 4] = [
+pub(crate) const TESTS: [(&str, fn()); 5] = [
     ("grants_that_a_killed_process_has_not_collected_return", || uncollected()),
     ("a_future_polled_before_a_fork_asks_anew_in_the_child", || ask("fork", "polled")),
     ("a_forked_child_starts_a_helper_of_its_own", || ask("fork", "helper")),
+    ("children_forked_while_futures_are_busy_wait_on_their_own", || ask("busy_fork", "")),
     ("one_helper_per_process_comes_when_needed_and_goes_when_idle", || ask("helpers", "")),
 ];
 
@@ -103,6 +104,29 @@ pub(crate) fn fork_role(arguments: &[String]) {
         drop(mine);
         child.join();
     }
+    assert_empty(&limits);
+}
+
+/// Forks again and again while other threads keep the helper and its lock busy.
+pub(crate) fn busy_fork_role(_: &[String]) {
+    let limits = permits(2).segment(Segment::options()).open_anonymous().unwrap();
+    let is_over = AtomicBool::new(false);
+    let wait = || pollster::block_on(limits.acquire_async([("db", 2)])).unwrap().release().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    wait();
+                }
+            });
+        }
+        for _ in 0..20 {
+            let child = Forked::new(|| (0..5).for_each(|_| wait()));
+            wait();
+            child.join();
+        }
+        is_over.store(true, SeqCst);
+    });
     assert_empty(&limits);
 }
 
