@@ -127,7 +127,7 @@ impl LimitSet {
                 return Ok(Ok(Joined::Granted(ask.acquisition(self, ticket))));
             }
             Ok(Entered::Waiting(place)) => {
-                return Ok(Ok(Joined::Waiting(Waiting { place, deadline, since })));
+                return Ok(Ok(Joined::Waiting(Waiting { place, deadline, shares_doorbell, since })));
             }
             Ok(_) => AcquireError::QueueFull { waiters: self.segment().info().waiters },
             Err(statuses) => statuses.into_refusal(),
@@ -161,6 +161,7 @@ pub(crate) enum Joined {
 pub(crate) struct Waiting {
     pub(crate) place: Place,
     pub(crate) deadline: u64,
+    shares_doorbell: bool,
     since: u64,
 }
 
@@ -248,12 +249,31 @@ impl Waiting {
                 Looked::Over(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead)))))
             }
             Ok(Outcome::Granted) => Looked::Over(Ok(ask.acquisition(set, self.place.ticket))),
-            Ok(Outcome::Refused(statuses)) => Looked::Over(Err(statuses.into_refusal())),
+            Ok(Outcome::Refused(statuses)) => match statuses.into_refusal() {
+                never @ AcquireError::Never { .. } => Looked::Over(Err(never)),
+                // It was impossible only for a while, and the place is gone.
+                _ => self.rejoin(set, ask),
+            },
             Err(trouble) => {
                 self.abandon(set, ask);
                 Looked::Over(set.on_trouble(trouble))
             }
         }
+    }
+
+    /// Joins the queue anew.
+    fn rejoin(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
+        let patience = Patience { deadline: self.deadline, shares_doorbell: self.shares_doorbell };
+        Looked::Over(match set.enter(ask.wants, ask.owing, Some(patience)) {
+            Ok(Ok(Entered::Waiting(place))) => {
+                self.place = place;
+                return Looked::Waiting;
+            }
+            Ok(Ok(Entered::Granted { ticket })) => Ok(ask.acquisition(set, ticket)),
+            Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
+            Ok(Err(statuses)) => Err(statuses.into_refusal()),
+            Err(trouble) => set.on_trouble(trouble),
+        })
     }
 
     /// Leaves the queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so when
