@@ -22,6 +22,7 @@ use crate::segment::Segment;
 use crate::segment::view::damage;
 use crate::sys::clock;
 use crate::sys::machine::Machine;
+use crate::wait::LAST_LOCK;
 
 /// Limits that are acquired together, all or none, by every process that opens the same name.
 ///
@@ -243,7 +244,8 @@ impl LimitSet {
         owing: u64,
         patience: Option<Patience>,
     ) -> Result<Result<Entered, Statuses>, Trouble> {
-        let within = patience.map_or(u64::MAX, |it| it.deadline.saturating_sub(clock::monotonic()));
+        let left = |it: Patience| it.deadline.saturating_sub(clock::monotonic());
+        let within = patience.map_or(u64::MAX, |it| left(it).max(clock::nanos(LAST_LOCK)));
         let mut may_sweep = true;
         loop {
             let within = within.min(self.inner.segment.patience());

@@ -13,9 +13,9 @@ use crate::request::Request;
 use crate::set::{LimitSet, attach_trouble};
 use crate::sys::clock;
 
-/// How long somebody whose time is up still waits for the lock, to leave the queue in order: longer than any lock is
-/// held by a process that runs, and than it takes to notice that its holder has died.
-const LAST_LOCK: Duration = Duration::from_millis(50);
+/// How long somebody whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer
+/// than any lock is held by a process that runs, and than it takes to notice that its holder has died.
+pub(crate) const LAST_LOCK: Duration = Duration::from_millis(50);
 
 impl LimitSet {
     /// Acquires what is asked for, waiting until the limits allow it. Those who want the same limits are served in
