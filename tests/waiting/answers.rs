@@ -1,5 +1,7 @@
 //! What those are told who have to wait, or would have to.
 
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use limitset::{AcquireError, CallLimit, LimitSet, Order, ResourceLimit};
@@ -7,8 +9,9 @@ use limitset::{AcquireError, CallLimit, LimitSet, Order, ResourceLimit};
 use crate::hands::{Mode, Scene, no_slices};
 use crate::support::Worker;
 
-pub(crate) const TESTS: [(&str, fn()); 2] = [
+pub(crate) const TESTS: [(&str, fn()); 3] = [
     ("a_message_names_the_process_that_holds_what_was_waited_for", || held_elsewhere()),
+    ("a_lock_that_others_only_pass_through_is_not_called_unavailable", || hurried()),
     ("a_queue_full_of_the_dead_has_room_again", || full_of_the_dead()),
 ];
 
@@ -104,6 +107,32 @@ pub(crate) fn full(mode: Mode) {
     third.granted();
     third.does("release");
     scene.assert_empty();
+}
+
+/// Many who have no patience at all: the limit may be late, the lock is only held for a moment.
+fn hurried() {
+    let limits = LimitSet::builder().limit(ResourceLimit::new("db", 2)).in_memory().unwrap();
+    let unavailable = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for count in 0..6 {
+            let (limits, unavailable) = (&limits, &unavailable);
+            scope.spawn(move || {
+                for _ in 0..2_000 {
+                    let patience = Duration::from_micros(count % 3);
+                    match limits.acquire_timeout((), patience) {
+                        Ok(held) => held.release().unwrap(),
+                        Err(AcquireError::TimedOut(_)) => {}
+                        Err(AcquireError::Unavailable(_)) => drop(unavailable.fetch_add(1, Relaxed)),
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            });
+        }
+    });
+    // A holder that the machine does not let run for very long is as good as stopped.
+    let unavailable = unavailable.into_inner();
+    assert!(unavailable <= 12, "{unavailable} of 12000");
+    assert_eq!(limits.stats().unwrap().waiters, 0);
 }
 
 fn full_of_the_dead() {
