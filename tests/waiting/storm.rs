@@ -17,7 +17,6 @@ pub(crate) const TESTS: [(&str, fn()); 1] =
     [("eight_processes_that_wait_give_up_and_are_killed_leave_nothing_behind", || storm())];
 
 const WORKERS: usize = 8;
-const ROUNDS: u64 = 200;
 const PERMITS: u64 = 4;
 
 // Words that the processes count in; then one for the rounds of each worker.
@@ -37,6 +36,11 @@ fn builder() -> LimitSetBuilder {
         .segment(options.words("counts", WORDS))
 }
 
+/// How often each of them waits.
+fn rounds() -> u64 {
+    support::depth(200, 3_000)
+}
+
 /// Waits so often, each time in another way.
 pub(crate) fn role(arguments: &[String]) {
     let limits = builder().attach(&arguments[0]).unwrap();
@@ -44,7 +48,7 @@ pub(crate) fn role(arguments: &[String]) {
     let mut random = Random::new(arguments[2].parse().unwrap());
     let counts = limits.segment().words("counts").unwrap();
     let count = |what: usize| counts[what].fetch_add(1, Relaxed);
-    while count(DONE + worker) < ROUNDS {
+    while count(DONE + worker) < rounds() {
         let request = [("db", 1 + random.below(PERMITS)), ("tokens", random.below(20))];
         let within = Duration::from_micros(random.below(4_000));
         let answer = match random.below(5) {
@@ -108,7 +112,7 @@ fn storm() {
     let start =
         |worker: usize, seed: u64| Worker::start("storm", &[&name.0, &worker.to_string(), &seed.to_string()]);
     let mut workers: Vec<Worker> = (0..WORKERS).map(|it| start(it, it as u64)).collect();
-    let is_done = |worker: usize| counts[DONE + worker].load(Relaxed) >= ROUNDS;
+    let is_done = |worker: usize| counts[DONE + worker].load(Relaxed) >= rounds();
     let mut random = Random::new(17);
     let (kills, mut killed) = (support::depth(60, 1_000), 0);
     while killed < kills && !(0..WORKERS).all(is_done) {
@@ -128,7 +132,7 @@ fn storm() {
     let count = |what: usize| counts[what].load(Relaxed);
     proof(
         "2,3,7",
-        "eight processes wait 200 times each, with timeouts, drops and kills",
+        &format!("eight processes wait {} times each, with timeouts, drops and kills", rounds()),
         &format!(
             "{} granted, {} timed out, {} dropped, {killed} killed, {} waiting and {} permits held at the end",
             count(GRANTED),
