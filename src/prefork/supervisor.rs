@@ -288,7 +288,7 @@ where
         slot.state = State::Over;
         if !is_retired {
             let was_quick = exit.ran_for < self.options.stable_after;
-            slot.quick_ends = if was_quick { slot.quick_ends.saturating_add(1).min(u32::MAX - 1) } else { 1 };
+            slot.quick_ends = if was_quick { slot.quick_ends.saturating_add(1).min(u32::MAX - 1) } else { 0 };
         }
         if wants_another && !is_retired && !self.is_stopping && slot.quick_ends < self.options.give_up_after {
             let wait = self.options.backoff(slot.quick_ends);
@@ -311,8 +311,10 @@ where
         let supervisor = getpid();
         let grace = self.options.grace_seconds();
         let child = || {
+            let obeys = process::obey(supervisor, grace);
+            // Only now: whoever is told to stop before it can hear does so when it can.
             let _ = self.signals.thread_set_mask();
-            match process::obey(supervisor, grace) {
+            match obeys {
                 Ok(true) => {}
                 // It was gone before we could ask to be told.
                 Ok(false) => return 0,

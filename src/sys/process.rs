@@ -45,15 +45,19 @@ pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     }
 }
 
-/// In a worker: from now on SIGTERM means to stop in order, and so does the death of the supervisor, after which there
+/// In a worker: from now on SIGTERM and SIGINT mean to stop in order, and so does the death of the supervisor, after which there
 /// are `grace_seconds` left. False if the supervisor is gone already.
 pub(crate) fn obey(supervisor: Pid, grace_seconds: u32) -> io::Result<bool> {
     SUPERVISOR.store(supervisor.as_raw(), SeqCst);
     GRACE_SECONDS.store(grace_seconds.max(1), SeqCst);
     STOPPING.store(0, SeqCst);
     let action = SigAction::new(SigHandler::Handler(on_stop), SaFlags::empty(), SigSet::empty());
-    // SAFETY: the handler only stores to atomics and makes system calls that a handler may make, and leaves errno alone.
-    unsafe { sigaction(Signal::SIGTERM, &action) }?;
+    // A terminal sends SIGINT to all of them at once; it means the same.
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        // SAFETY: the handler only stores to atomics and makes system calls that a handler may make, and leaves errno
+        // alone.
+        unsafe { sigaction(signal, &action) }?;
+    }
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in [Signal::SIGALRM, Signal::SIGCHLD] {
         // SAFETY: the default action runs no code of this process.
