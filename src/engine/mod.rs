@@ -11,12 +11,14 @@
 //! give     refund, charge more, release, cancel
 //! manage   reset, reconfigure, move the clock, mend
 //! reap     return what the dead held
+//! models   a set for model checks
 //! ```
 //!
 //! Operations are handed a lock that is held, and an instant; only `wait` sleeps, and only without the lock.
 
 mod give;
 mod manage;
+pub mod models;
 mod queue;
 mod reap;
 mod serve;

@@ -1,0 +1,81 @@
+//! A set for model checks: what its words are at first, and where the ones stand that a check looks at.
+
+use super::Table;
+use crate::clock::Clock;
+use crate::layout::state::{LimitWord, LinkWord, RuleWord, StateMap};
+use crate::layout::waiters::WaiterWord;
+use crate::limit::{Definition, Limit};
+
+/// A set that is nowhere yet. All slots have an owner of generation 1 that holds nothing; it is the instant 0.
+#[derive(Debug)]
+pub struct Draft {
+    /// What the words mean.
+    pub table: Table,
+    /// The state block at first.
+    pub words: Vec<u64>,
+    /// Words of one entry of the waiters region.
+    pub entry_words: usize,
+}
+
+impl Draft {
+    /// A set of these limits.
+    pub fn new(limits: Vec<Limit>, slots: u32, waiters: u32) -> Self {
+        let definition = Definition { limits, ..Definition::default() };
+        let count = u32::try_from(definition.limits.len()).unwrap_or(u32::MAX);
+        let rules = || definition.limits.iter().map(|limit| limit.rule(0));
+        let cells = rules().flatten().map(|rule| rule.cells()).sum();
+        let map = StateMap { limits: count, cells, slots, waiters };
+        let table = Table::new(&definition, map, Clock::Monotonic);
+        let mut words = vec![0; map.words() as usize];
+        let mut set = |index: usize, value| words.get_mut(index).map(|word| *word = value);
+        for (limit, rule) in rules().enumerate() {
+            set(map.rule(limit, RuleWord::Capacity), definition.limits.get(limit).map_or(0, Limit::capacity));
+            let Some(rule) = rule else { continue };
+            set(map.rule(limit, RuleWord::WindowNanos), rule.window_nanos());
+            set(map.rule(limit, RuleWord::Burst), rule.burst());
+            for (word, value) in rule.start(0).iter() {
+                set(table.word(limit, word), value);
+            }
+        }
+        for slot in 1..=slots {
+            set(table.holdings().row(slot), 1);
+        }
+        let entry_words = WaiterWord::Amount(count as usize).place();
+        Self { table, words, entry_words }
+    }
+
+    /// Gives permits of a limit to the owner of a slot.
+    pub fn hold(&mut self, slot: u32, limit: usize, amount: u64) {
+        let row = self.table.holdings().row(slot) + 1 + limit;
+        for index in [self.in_use(limit), row] {
+            if let Some(word) = self.words.get_mut(index) {
+                *word += amount;
+            }
+        }
+    }
+
+    /// The word with the permits of a limit that are in use.
+    pub fn in_use(&self, limit: usize) -> usize {
+        self.table.map.limit(limit, LimitWord::Level)
+    }
+
+    /// The words with the units of a limit that ever joined the queue, and that left it again.
+    pub fn queued(&self, limit: usize) -> [usize; 2] {
+        [RuleWord::Enqueued, RuleWord::Dequeued].map(|word| self.table.map.rule(limit, word))
+    }
+
+    /// The words with the first in the queue, the last, and how many there are.
+    pub fn queue(&self) -> [usize; 3] {
+        [StateMap::QUEUE_HEAD, StateMap::QUEUE_TAIL, StateMap::QUEUE_LENGTH]
+    }
+
+    /// The words with the first free entry, and with how many were ever used.
+    pub fn entries(&self) -> [usize; 2] {
+        [StateMap::FREE_WAITERS, StateMap::USED_WAITERS]
+    }
+
+    /// The words with the state of an entry, and with what follows it in its list.
+    pub fn link(&self, waiter: usize) -> [usize; 2] {
+        [LinkWord::State, LinkWord::Next].map(|word| self.table.map.link(waiter, word))
+    }
+}
