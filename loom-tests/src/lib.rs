@@ -56,6 +56,7 @@
 pub mod models;
 #[path = "../../tests/support/mutant.rs"]
 pub mod mutant;
+pub mod set;
 mod sleepers;
 pub mod sweep;
 pub mod world;

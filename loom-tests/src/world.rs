@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
+use limitset::engine::Waiters;
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread::{JoinHandle, spawn, yield_now};
 
@@ -44,6 +45,17 @@ pub struct Shape<'s> {
     pub sleep: Sleep,
 }
 
+/// The doorbells of a queue, and what its waiters write down.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue {
+    /// Number of entries.
+    pub waiters: usize,
+    /// Words of each.
+    pub entry_words: usize,
+    /// Whether participants have doorbells too.
+    pub is_shared: bool,
+}
+
 /// A segment and the kernel around it.
 pub struct World {
     scenario: Scenario,
@@ -64,6 +76,13 @@ pub struct World {
     words: Vec<AtomicU64>,
     lock_sleepers: Sleepers,
     doorbell_sleepers: Sleepers,
+    /// The doorbells of waiters, and those of participants.
+    bells: Vec<AtomicU32>,
+    shared_bells: Vec<AtomicU32>,
+    /// Those asleep on the former, then on the latter.
+    bell_sleepers: Vec<Sleepers>,
+    entry_words: usize,
+    entries: Vec<AtomicU64>,
     /// For the model's own use; no participant knows of it.
     pub mark: AtomicU64,
 }
@@ -71,7 +90,13 @@ pub struct World {
 impl World {
     /// A world in order.
     pub fn new(scenario: Scenario, shape: Shape<'_>) -> Arc<Self> {
+        Self::with_queue(scenario, shape, Queue { waiters: 0, entry_words: 0, is_shared: false })
+    }
+
+    /// The same with a queue.
+    pub fn with_queue(scenario: Scenario, shape: Shape<'_>, queue: Queue) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
+        let shared = if queue.is_shared { shape.slots as usize } else { 0 };
         Arc::new(Self {
             scenario,
             sleep: shape.sleep,
@@ -90,6 +115,11 @@ impl World {
             words: shape.words.iter().map(|value| AtomicU64::new(*value)).collect(),
             lock_sleepers: Sleepers::new(),
             doorbell_sleepers: Sleepers::new(),
+            bells: (0..queue.waiters).map(|_| AtomicU32::new(0)).collect(),
+            shared_bells: (0..shared).map(|_| AtomicU32::new(0)).collect(),
+            bell_sleepers: (0..queue.waiters + shared).map(|_| Sleepers::new()).collect(),
+            entry_words: queue.entry_words,
+            entries: (0..queue.waiters * queue.entry_words).map(|_| zero()).collect(),
             mark: zero(),
         })
     }
@@ -159,6 +189,7 @@ impl World {
         if self.sleep == Sleep::UntilNews {
             self.lock_sleepers.tell();
             self.doorbell_sleepers.tell();
+            self.bell_sleepers.iter().for_each(Sleepers::tell);
         }
     }
 
@@ -170,6 +201,19 @@ impl World {
     /// Fails if an unlock found the lock in other hands. Only after all others have ended.
     pub fn assert_nobody_deposed(&self) {
         assert_eq!(self.deposed.load(Relaxed), 0, "the lock was taken from the living");
+    }
+
+    /// The waiters of a queue.
+    pub fn waiters<E: Env<U32 = AtomicU32, U64 = AtomicU64>>(&self) -> Waiters<'_, E> {
+        Waiters {
+            count: self.bells.len(),
+            doorbells: &self.bells,
+            doorbell_stride: 1,
+            words: &self.entries,
+            stride: self.entry_words,
+            shared_doorbells: &self.shared_bells,
+            shared_stride: 1,
+        }
     }
 
     fn block<'b>(&'b self, env: &'b LoomEnv<'b>) -> Block<'b, LoomEnv<'b>> {
@@ -251,7 +295,11 @@ impl<'w> LoomEnv<'w> {
             Sleep::Slices => None,
             Sleep::DoorbellUntilWoken if is_lock => None,
             _ if is_lock => Some(&world.lock_sleepers),
-            _ => Some(&world.doorbell_sleepers),
+            _ if std::ptr::eq(word, &world.doorbell) => Some(&world.doorbell_sleepers),
+            _ => {
+                let mut bells = world.bells.iter().chain(&world.shared_bells);
+                bells.position(|bell| std::ptr::eq(word, bell)).map(|place| &world.bell_sleepers[place])
+            }
         }
     }
 }

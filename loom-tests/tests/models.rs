@@ -1,6 +1,6 @@
 //! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
 
-use loom_tests::models::{enrolment, journal, lock, reader, semaphore};
+use loom_tests::models::{enrolment, journal, lock, queue, reader, rejudge, semaphore};
 use loom_tests::mutant::CONTROL;
 
 #[test]
@@ -121,4 +121,64 @@ fn recovery_rings() {
 #[test]
 fn adoption_rings() {
     semaphore::adoption_rings(CONTROL);
+}
+
+#[test]
+fn waiter_gets_its_grant() {
+    queue::waiter_gets_its_grant(CONTROL);
+}
+
+#[test]
+fn waiters_are_served_in_order() {
+    queue::waiters_are_served_in_order(CONTROL);
+}
+
+#[test]
+fn timeout_against_grant() {
+    queue::timeout_against_grant(CONTROL);
+}
+
+#[test]
+fn cancel_passes_the_grant_on() {
+    queue::cancel_passes_the_grant_on(CONTROL);
+}
+
+#[test]
+fn the_dead_pass_their_turn_on() {
+    queue::the_dead_pass_their_turn_on(CONTROL);
+}
+
+#[test]
+fn recovery_rings_waiters() {
+    queue::recovery_rings_waiters(CONTROL);
+}
+
+#[test]
+fn newcomer_does_not_overtake() {
+    queue::newcomer_does_not_overtake(CONTROL);
+}
+
+#[test]
+fn removal_ends_waiting() {
+    rejudge::removal_ends_waiting(CONTROL);
+}
+
+#[test]
+fn lowered_limit_refuses() {
+    rejudge::lowered_limit_refuses(CONTROL);
+}
+
+#[test]
+fn refund_is_granted() {
+    rejudge::refund_is_granted(CONTROL);
+}
+
+#[test]
+fn threads_of_one_participant_wait() {
+    rejudge::threads_of_one_participant_wait(CONTROL);
+}
+
+#[test]
+fn shared_doorbell_tells_of_all() {
+    rejudge::shared_doorbell_tells_of_all(CONTROL);
 }

@@ -2,6 +2,7 @@
 
 use super::Table;
 use crate::clock::Clock;
+use crate::core::Holdings;
 use crate::layout::state::{LimitWord, LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 use crate::limit::{Definition, Limit};
@@ -44,6 +45,11 @@ impl Draft {
         Self { table, words, entry_words }
     }
 
+    /// Which limits of the set are permits, and how they are counted.
+    pub fn holdings(&self) -> Holdings {
+        self.table.holdings()
+    }
+
     /// Gives permits of a limit to the owner of a slot.
     pub fn hold(&mut self, slot: u32, limit: usize, amount: u64) {
         let row = self.table.holdings().row(slot) + 1 + limit;
@@ -57,6 +63,11 @@ impl Draft {
     /// The word with the permits of a limit that are in use.
     pub fn in_use(&self, limit: usize) -> usize {
         self.table.map.limit(limit, LimitWord::Level)
+    }
+
+    /// The word with the capacity of a limit.
+    pub fn capacity(&self, limit: usize) -> usize {
+        self.table.map.rule(limit, RuleWord::Capacity)
     }
 
     /// The words with the units of a limit that ever joined the queue, and that left it again.

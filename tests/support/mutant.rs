@@ -11,9 +11,9 @@
 #![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
 
 use std::cell::Cell;
-use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use limitset::core::owner::WAITERS;
+use limitset::core::owner::{WAITERS, slot_of};
 use limitset::core::{Block, Env, NEVER, Waited, Waiting};
 
 /// One defect.
@@ -42,12 +42,18 @@ pub enum Effect {
     RelaxVersion(bool),
     /// Fences of this ordering are left out.
     SkipFence(Ordering),
+    /// Sequentially consistent fences are left out by who marks the segment as removed (true) or by all others.
+    SkipStrongFence(bool),
     /// Loads of this class answer a constant.
     Read(Class, u64),
     /// Stores of this class are lost.
     LoseStores(Class),
     /// Stores of anything but 0 to this class are lost.
     LoseNonZero(Class),
+    /// Stores of 0 to this class are lost.
+    LoseZero(Class),
+    /// Loads of the word with this index answer 0.
+    ReadZeroOf(usize),
     /// Stores of odd values to this class are lost.
     LoseOdd(Class),
     /// Stores of 0 to the word with this index are lost.
@@ -74,8 +80,12 @@ pub enum Effect {
     LoseWakes(Class),
     /// Wakes for all reach one.
     WakeOneOfAll,
-    /// Rings of the doorbell leave it as it was.
-    RingNothing,
+    /// Rings of doorbells of this class leave them as they were.
+    RingNothing(Class),
+    /// Whoever took the lock from the dead rings no waiter's doorbell while holding it.
+    ThiefRingsNothing,
+    /// Permits are given back without a look at the queue; by the model, since no operation does it.
+    SkipServe,
     /// The doorbell wakes somebody only if its bit says that somebody sleeps.
     TrustSleepersBit,
 }
@@ -87,6 +97,8 @@ pub enum Class {
     Lock,
     /// The doorbell.
     Doorbell,
+    /// The doorbell of a waiter in the queue, or of a participant.
+    Bell,
     /// The version.
     Version,
     /// The number of journal entries.
@@ -109,6 +121,9 @@ pub const CONTROL: Mutation = mutation("none", "nothing", Effect::Nothing);
 const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> Mutation {
     Mutation { name, breaks, effect }
 }
+
+/// The word of a set with the number of those who wait; `docs/format.md` names it.
+const QUEUE_LENGTH: usize = 7;
 
 /// All defects.
 #[rustfmt::skip]
@@ -164,7 +179,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation("debt_forgotten", "who gives up waiting for the lock keeps its wake from the next sleeper",
         Effect::ForgetDebt),
     mutation("doorbell_not_rung", "giving permits back does not change the doorbell",
-        Effect::RingNothing),
+        Effect::RingNothing(Class::Doorbell)),
     mutation("doorbell_wake_lost", "giving permits back wakes nobody",
         Effect::LoseWakes(Class::Doorbell)),
     mutation("doorbell_wakes_one", "giving several permits back wakes one sleeper",
@@ -175,6 +190,22 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::LoseNonZeroOf(1)),
     mutation("returned_twice", "a dead holder's row keeps what was returned from it",
         Effect::LoseZeroOf(3)),
+    mutation("commit_lost", "the journal is never emptied, so what was done is undone later",
+        Effect::LoseZero(Class::JournalLength)),
+    mutation("bell_not_rung", "a grant does not change the doorbell of its waiter",
+        Effect::RingNothing(Class::Bell)),
+    mutation("bell_wake_lost", "a grant wakes nobody",
+        Effect::LoseWakes(Class::Bell)),
+    mutation("thief_rings_nobody", "waiters that the dead were about to wake stay asleep",
+        Effect::ThiefRingsNothing),
+    mutation("queue_not_served", "permits are given back without a look at the queue",
+        Effect::SkipServe),
+    mutation("queue_overlooked", "the queue looks empty to everybody",
+        Effect::ReadZeroOf(QUEUE_LENGTH)),
+    mutation("remover_without_fence", "who removes a set may overlook somebody who is about to wait",
+        Effect::SkipStrongFence(true)),
+    mutation("waiter_without_fence", "who is about to sleep may overlook that the set was removed",
+        Effect::SkipStrongFence(false)),
 ];
 
 /// Defects of the journal that a kill at the wrong instruction shows on a real machine.
@@ -197,6 +228,10 @@ pub struct Mutant<'w, E: Env> {
     deadline: Cell<u64>,
     /// Whether the sleepers' bit was set at the last ring.
     sleepers: Cell<bool>,
+    /// Whether the lock was last taken from the dead.
+    is_thief: Cell<bool>,
+    /// Whether this is who marks the segment as removed.
+    is_remover: Cell<bool>,
 }
 
 impl<'w, E: Env> Mutant<'w, E> {
@@ -210,6 +245,8 @@ impl<'w, E: Env> Mutant<'w, E> {
             held_back: Cell::new(None),
             deadline: Cell::new(NEVER),
             sleepers: Cell::new(false),
+            is_thief: Cell::new(false),
+            is_remover: Cell::new(false),
         }
     }
 
@@ -224,7 +261,7 @@ impl<'w, E: Env> Mutant<'w, E> {
         } else if std::ptr::eq(word, self.of.doorbell) {
             Class::Doorbell
         } else {
-            Class::Other
+            Class::Bell
         }
     }
 
@@ -283,6 +320,9 @@ impl<E: Env> Env for Mutant<'_, E> {
         self.catch_up();
         let env = self.of.env;
         let class = self.class32(word);
+        if class == Class::Lock && order != Relaxed {
+            self.is_thief.set(order == AcqRel && slot_of(from) != 0);
+        }
         if class == Class::Doorbell && order != Relaxed {
             self.sleepers.set(from & 1 != 0);
         }
@@ -294,7 +334,8 @@ impl<E: Env> Env for Mutant<'_, E> {
                 env.cas32(word, from, to & !WAITERS, order)
             }
             Effect::ForgetDebt if class == Class::Lock && order == Relaxed && self.is_late() => Ok(from),
-            Effect::RingNothing if class == Class::Doorbell && order != Relaxed => Ok(from),
+            Effect::RingNothing(of) if of == class && order != Relaxed => Ok(from),
+            Effect::ThiefRingsNothing if class == Class::Bell && self.is_thief.get() => Ok(from),
             _ => env.cas32(word, from, to, order),
         }
     }
@@ -307,6 +348,7 @@ impl<E: Env> Env for Mutant<'_, E> {
         match self.effect {
             Effect::RelaxLoads(of) if of == class => self.of.env.load64(word, Relaxed),
             Effect::Read(of, value) if of == class => value,
+            Effect::ReadZeroOf(index) if position(self.of.words, word) == Some(index) => 0,
             // Enrolling adds one to what it reads, relaxed; all others read what there is.
             Effect::OneGeneration if class == Class::Generation => u64::from(order != Relaxed),
             _ => self.of.env.load64(word, order),
@@ -317,6 +359,9 @@ impl<E: Env> Env for Mutant<'_, E> {
         let env = self.of.env;
         let class = self.class64(word);
         let index = || position(self.of.words, word);
+        if std::ptr::eq(word, self.of.closed) {
+            self.is_remover.set(true);
+        }
         match self.effect {
             Effect::RelaxStores(of) if of == class => env.store64(word, value, Relaxed),
             Effect::RelaxVersion(odd) if class == Class::Version && odd == (value % 2 == 1) => {
@@ -324,6 +369,7 @@ impl<E: Env> Env for Mutant<'_, E> {
             }
             Effect::LoseStores(of) if of == class => {}
             Effect::LoseNonZero(of) if of == class && value != 0 => {}
+            Effect::LoseZero(of) if of == class && value == 0 => {}
             Effect::LoseOdd(of) if of == class && value % 2 == 1 => {}
             Effect::LoseZeroOf(lost) if value == 0 && index() == Some(lost) => {}
             Effect::LoseNonZeroOf(lost) if value != 0 && index() == Some(lost) => {}
@@ -352,7 +398,12 @@ impl<E: Env> Env for Mutant<'_, E> {
     }
 
     fn fence(&self, order: Ordering) {
-        if self.effect != Effect::SkipFence(order) {
+        let is_left_out = match self.effect {
+            Effect::SkipFence(of) => of == order,
+            Effect::SkipStrongFence(by_remover) => order == SeqCst && by_remover == self.is_remover.get(),
+            _ => false,
+        };
+        if !is_left_out {
             self.of.env.fence(order);
         }
     }

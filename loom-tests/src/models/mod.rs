@@ -3,7 +3,9 @@
 pub mod enrolment;
 pub mod journal;
 pub mod lock;
+pub mod queue;
 pub mod reader;
+pub mod rejudge;
 pub mod semaphore;
 
 use crate::mutant::Mutation;
@@ -44,4 +46,16 @@ pub const MODELS: &[Named] = models![
     semaphore::sleepers_get_their_permits,
     semaphore::recovery_rings,
     semaphore::adoption_rings,
+    queue::waiter_gets_its_grant,
+    queue::waiters_are_served_in_order,
+    queue::timeout_against_grant,
+    queue::cancel_passes_the_grant_on,
+    queue::the_dead_pass_their_turn_on,
+    queue::recovery_rings_waiters,
+    queue::newcomer_does_not_overtake,
+    rejudge::removal_ends_waiting,
+    rejudge::lowered_limit_refuses,
+    rejudge::refund_is_granted,
+    rejudge::threads_of_one_participant_wait,
+    rejudge::shared_doorbell_tells_of_all,
 ];

@@ -1,0 +1,162 @@
+//! The queue of a set: grants on behalf of those who wait, and what becomes of them when somebody dies.
+//!
+//! One limit of one permit, unless it says otherwise; the clock stands still. Waits are untimed, so somebody who is
+//! not told of a grant is a deadlock. Where a third participant waits, it sleeps from the start, and acts when the
+//! others have ended: a stopped waiter, which must not matter to them. Every model ends with a look at the whole set ([`Set::check`]).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use limitset::core::NEVER;
+use limitset::engine::Entered;
+use limitset::{Limit, ResourceLimit};
+
+use crate::mutant::Mutation;
+use crate::set::{Answer, Plan, Set, beside};
+use crate::sweep::{Model, Scenario};
+use crate::world::Sleep;
+
+/// A set with so many permits, all held by the owner of slot 1.
+pub(super) fn permits(scenario: Scenario, permits: u64, slots: u32, sleep: Sleep) -> Arc<Set> {
+    let limit = Limit::from(ResourceLimit::new("permit", permits));
+    Set::new(scenario, Plan { limit, slots, waiters: 2, sleep, held: permits, is_shared: false })
+}
+
+/// Invariant: who queues up for a permit gets it when its holder gives it back or dies, at whatever operation; and
+/// leaves nothing behind if it is killed itself, be it while it queues up, waits, collects or holds.
+pub fn waiter_gets_its_grant(mutation: Mutation) {
+    let model = Model::exhaustive("waiter_gets_its_grant", 2, "2, 3, 7", mutation).bounded(3);
+    model.sweep(&[1, 2], |scenario| {
+        let set = permits(scenario, 1, 3, Sleep::UntilNews);
+        let waiter = beside(&set, |set| {
+            set.live(2, 0, |life| {
+                assert_eq!(life.acquire(1), Answer::Granted);
+                life.release();
+            })
+        });
+        set.live(1, 1, |life| life.release());
+        waiter.join().unwrap();
+        set.check();
+    });
+}
+
+/// Invariant: of those who wait for one permit, whoever came first has it first.
+pub fn waiters_are_served_in_order(mutation: Mutation) {
+    let model = Model::exhaustive("waiters_are_served_in_order", 3, "2, 7", mutation).bounded(2);
+    model.run(|scenario| {
+        let set = permits(scenario, 1, 4, Sleep::UntilNews);
+        // None of the model's words: the permit itself keeps holders apart.
+        let last = Arc::new(AtomicU64::new(0));
+        let waiters = [2, 3].map(|slot| {
+            let last = Arc::clone(&last);
+            beside(&set, move |set| {
+                set.live(slot, 0, |life| {
+                    let ticket = match life.join(1, NEVER, false).unwrap() {
+                        Entered::Granted { ticket } => ticket,
+                        Entered::Waiting(place) => {
+                            let ticket = place.ticket;
+                            assert_eq!(life.wait(place, 1, NEVER), Answer::Granted);
+                            ticket
+                        }
+                        other => panic!("{other:?}"),
+                    };
+                    let before = last.swap(ticket + 1, Relaxed);
+                    assert!(before <= ticket, "ticket {} was served before ticket {ticket}", before - 1);
+                    life.release();
+                })
+            })
+        });
+        set.live(1, 1, |life| life.release());
+        for waiter in waiters {
+            waiter.join().unwrap();
+        }
+        set.check();
+    });
+}
+
+/// Invariant: who gives up while it is granted a permit either has it or has left, never both, and no permit is lost;
+/// whoever is killed at whatever operation.
+pub fn timeout_against_grant(mutation: Mutation) {
+    let model = Model::exhaustive("timeout_against_grant", 2, "2, 3, 5", mutation).bounded(3);
+    model.sweep(&[1, 2], |scenario| {
+        let set = permits(scenario, 1, 3, Sleep::UntilNews);
+        let place = set.queue_up(2, 1, 1, false);
+        let waiter = beside(&set, |set| set.live(2, 0, |life| life.wait(place, 1, 1)));
+        set.live(1, 1, |life| life.release());
+        let answer = waiter.join().unwrap();
+        assert!(matches!(answer, None | Some(Answer::Granted | Answer::Late)), "{answer:?}");
+        set.check();
+    });
+}
+
+/// Invariant: what was granted to somebody who no longer wants it goes to who waits behind; whoever of the two before
+/// is killed at whatever operation.
+pub fn cancel_passes_the_grant_on(mutation: Mutation) {
+    let model = Model::exhaustive("cancel_passes_the_grant_on", 2, "2, 3, 7", mutation).bounded(2);
+    model.sweep(&[1, 2], |scenario| {
+        let set = permits(scenario, 1, 4, Sleep::UntilNews);
+        let [fickle, patient] = [2, 3].map(|slot| set.queue_up(slot, 1, NEVER, false));
+        let fickle = beside(&set, move |set| set.live(2, 0, |life| life.abandon(&fickle, 1)));
+        set.live(1, 1, |life| life.release());
+        fickle.join().unwrap();
+        assert_eq!(set.live(3, 0, |life| life.wait(patient, 1, NEVER)), Some(Answer::Granted));
+        set.check();
+    });
+}
+
+/// Invariant: whoever is killed, the holder that grants, the head of the queue while it waits, once it was granted or
+/// while it grants itself, at whatever operation: who waits behind gets the permit.
+pub fn the_dead_pass_their_turn_on(mutation: Mutation) {
+    let model = Model::exhaustive("the_dead_pass_their_turn_on", 2, "2, 3, 7", mutation).bounded(2);
+    model.sweep(&[1, 2], |scenario| {
+        let set = permits(scenario, 1, 4, Sleep::UntilNews);
+        let [first, second] = [2, 3].map(|slot| set.queue_up(slot, 1, NEVER, false));
+        let first = beside(&set, |set| {
+            set.live(2, 0, |life| {
+                assert_eq!(life.wait(first, 1, NEVER), Answer::Granted);
+                life.release();
+            })
+        });
+        set.live(1, 1, |life| life.release());
+        first.join().unwrap();
+        assert_eq!(set.live(3, 0, |life| life.wait(second, 1, NEVER)), Some(Answer::Granted));
+        set.check();
+    });
+}
+
+/// Invariant: whoever cleans up after somebody who died granting tells those who were granted something. Without that
+/// they would sleep on to the end of their slice: here for ever.
+pub fn recovery_rings_waiters(mutation: Mutation) {
+    let model = Model::exhaustive("recovery_rings_waiters", 2, "3", mutation).bounded(2);
+    model.sweep(&[1], |scenario| {
+        let set = permits(scenario, 1, 3, Sleep::DoorbellUntilWoken);
+        let place = set.queue_up(2, 1, NEVER, false);
+        let waiter = beside(&set, |set| set.live(2, 0, |life| life.wait(place, 1, NEVER)));
+        set.live(1, 1, |life| life.release());
+        set.sweep();
+        assert_eq!(waiter.join().unwrap(), Some(Answer::Granted));
+        set.check();
+    });
+}
+
+/// Invariant: a newcomer never gets what somebody waits for, whether its holder gives it back or dies.
+pub fn newcomer_does_not_overtake(mutation: Mutation) {
+    let model = Model::exhaustive("newcomer_does_not_overtake", 2, "5, 7", mutation).bounded(2);
+    model.sweep(&[1], |scenario| {
+        let set = permits(scenario, 1, 4, Sleep::UntilNews);
+        let place = set.queue_up(2, 1, NEVER, false);
+        let newcomer = beside(&set, |set| {
+            set.live(3, 0, |life| {
+                let entered = life.join_at_once(1).unwrap();
+                // Behind the waiter, or refused since the waiter has it.
+                let is_behind = matches!(entered, Entered::Queued { ahead: 1 } | Entered::Refused);
+                assert!(is_behind, "a newcomer overtook: {entered:?}");
+            })
+        });
+        set.live(1, 1, |life| life.release());
+        newcomer.join().unwrap();
+        assert_eq!(set.live(2, 0, |life| life.wait(place, 1, NEVER)), Some(Answer::Granted));
+        set.check();
+    });
+}

@@ -1,0 +1,335 @@
+//! A small set in a model's world: what its participants do, and what must be true of it when all is quiet.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use limitset::Limit;
+use limitset::core::{Env, Fault, Guard, NEVER, Participant};
+use limitset::engine::models::Draft;
+use limitset::engine::{Charge, Engine, Entered, Look, Patience, Place, Time, Wants};
+use loom::thread::{JoinHandle, spawn};
+
+use crate::mutant::Effect;
+use crate::sweep::Scenario;
+use crate::world::{ModelEnv, Queue, Shape, Sleep, World, first_owner};
+
+/// More changes than any transaction on one limit makes.
+const CHANGES: usize = 20;
+const FREE: u64 = 0;
+
+/// A clock that stands still: nobody is served because time passes.
+pub struct Still;
+
+impl Time for Still {
+    fn reading(&self) -> u64 {
+        0
+    }
+
+    fn reached(&self, _: u64) -> u64 {
+        NEVER
+    }
+}
+
+/// What came of waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is held now.
+    Granted,
+    /// It can never be had.
+    Never,
+    /// Time was up, and the queue was left.
+    Late,
+    /// The set was removed.
+    Removed,
+}
+
+/// A set of one limit. Its last slot is for somebody who comes when all is quiet.
+pub struct Set {
+    /// Where it lives.
+    pub world: Arc<World>,
+    draft: Draft,
+    slots: u32,
+    effect: Effect,
+    /// What the living hold, by their own account; none of the model's words.
+    held: AtomicU64,
+}
+
+/// What a set is like at first.
+pub struct Plan {
+    /// Its limit.
+    pub limit: Limit,
+    /// How many slots.
+    pub slots: u32,
+    /// How many can wait.
+    pub waiters: u32,
+    /// How sleeps end.
+    pub sleep: Sleep,
+    /// Permits that the owner of slot 1 holds.
+    pub held: u64,
+    /// Whether participants have doorbells of their own.
+    pub is_shared: bool,
+}
+
+impl Set {
+    /// A set according to a plan.
+    pub fn new(scenario: Scenario, plan: Plan) -> Arc<Self> {
+        let Plan { limit, slots, waiters, sleep, held, is_shared } = plan;
+        let mut draft = Draft::new(vec![limit], slots, waiters);
+        draft.hold(1, 0, held);
+        let effect = scenario.mutation.effect;
+        let shape = Shape { slots, words: &draft.words, changes: CHANGES, sleep };
+        let queue = Queue { waiters: waiters as usize, entry_words: draft.entry_words, is_shared };
+        let world = World::with_queue(scenario, shape, queue);
+        Arc::new(Self { world, draft, slots, effect, held: AtomicU64::new(held) })
+    }
+
+    /// Lives as the first owner of a slot, in the role of the same number, holding so much already. None: killed.
+    pub fn live<R>(
+        &self,
+        slot: u32,
+        holds: u64,
+        life: impl FnOnce(Life<'_, ModelEnv<'_>>) -> R,
+    ) -> Option<R> {
+        let end = self.act(slot, slot, holds, life);
+        if end.is_none() {
+            self.world.free(slot);
+        }
+        end
+    }
+
+    /// Lives in another role than that of the slot's number. Freeing the byte is the caller's business.
+    pub fn act<R>(
+        &self,
+        role: u32,
+        slot: u32,
+        holds: u64,
+        life: impl FnOnce(Life<'_, ModelEnv<'_>>) -> R,
+    ) -> Option<R> {
+        let holds = Cell::new(holds);
+        let end = self.world.act(role, |block| {
+            let engine = Engine::new(block, self.world.waiters(), &self.draft.table);
+            life(Life { set: self, engine, me: first_owner(slot), holds: &holds })
+        });
+        if end.is_none() {
+            self.held.fetch_sub(holds.get(), Relaxed);
+        }
+        end
+    }
+
+    /// Before the model begins: the owner of a slot joins the queue. Nobody is killed doing that.
+    pub fn queue_up(&self, slot: u32, amount: u64, deadline: u64, shares_doorbell: bool) -> Place {
+        let place = self.act(0, slot, 0, |life| match life.join(amount, deadline, shares_doorbell) {
+            Ok(Entered::Waiting(place)) => place,
+            other => panic!("{other:?} instead of waiting"),
+        });
+        place.expect("nobody kills it")
+    }
+
+    /// When all is quiet: the last slot's owner looks for the dead, and finds that nobody waits, that all entries are
+    /// free, that what is in use is what the living hold, and that the rest can be had.
+    pub fn check(&self) {
+        let late = self.live(self.slots, 0, |life| {
+            life.engine.sweep(life.me, NEVER, &Still).unwrap();
+            let guard = life.engine.lock(life.me, NEVER).unwrap();
+            self.check_queue(&guard);
+            let held = self.check_permits(&guard);
+            guard.unlock().unwrap();
+            if let Some(rest) = held {
+                let entered = life.join_at_once(rest).unwrap();
+                assert!(matches!(entered, Entered::Granted { .. }), "the rest cannot be had: {entered:?}");
+            }
+        });
+        late.expect("nobody kills the late one");
+        self.world.assert_nobody_deposed();
+    }
+
+    /// The last slot's owner looks for the dead, and for nothing else.
+    pub fn sweep(&self) {
+        let swept = self.live(self.slots, 0, |life| life.engine.sweep(life.me, NEVER, &Still));
+        swept.expect("nobody kills the late one").unwrap();
+    }
+
+    fn check_queue<E: Env>(&self, guard: &Guard<'_, E>) {
+        let word = |index| guard.get(index).unwrap();
+        assert_eq!(self.draft.queue().map(word), [0, 0, 0], "somebody is left in the queue");
+        let [enqueued, dequeued] = self.draft.queued(0).map(word);
+        assert_eq!(enqueued, dequeued, "more joined the queue than left it");
+        let [first, used] = self.draft.entries().map(word);
+        let (mut entry, mut free) = (first, 0);
+        while entry != 0 && free <= used {
+            let [state, next] = self.draft.link(usize::try_from(entry).unwrap()).map(word);
+            assert_eq!(state, FREE, "entry {entry} is in use and in the list of free ones");
+            (entry, free) = (next, free + 1);
+        }
+        assert_eq!(free, used, "not all entries are free");
+    }
+
+    /// Gives what is free; nothing is to be said of rates.
+    fn check_permits<E: Env>(&self, guard: &Guard<'_, E>) -> Option<u64> {
+        let holdings = self.draft.holdings();
+        if holdings.permits == 0 {
+            return None;
+        }
+        let word = |index| guard.get(index).unwrap();
+        let total = word(self.draft.in_use(0));
+        let rows: u64 = (1..=self.slots).map(|slot| word(holdings.row(slot) + 1)).sum();
+        assert_eq!(total, rows, "the total is not the sum of the rows");
+        assert_eq!(total, self.held.load(Relaxed), "the total is not what the living hold");
+        Some(word(self.draft.capacity(0)).saturating_sub(total))
+    }
+}
+
+/// Lets a thread of its own do something to the set.
+pub fn beside<R: 'static>(set: &Arc<Set>, act: impl FnOnce(&Set) -> R + 'static) -> JoinHandle<R> {
+    let set = Arc::clone(set);
+    spawn(move || act(&set))
+}
+
+/// What a participant can do.
+pub struct Life<'a, E: Env> {
+    set: &'a Set,
+    /// The rules, in its own environment.
+    pub engine: Engine<'a, E>,
+    /// Who it is.
+    pub me: Participant,
+    holds: &'a Cell<u64>,
+}
+
+impl<'a, E: Env> Life<'a, E> {
+    /// Takes the lock.
+    pub fn lock(&self) -> Result<Guard<'a, E>, Fault> {
+        self.engine.lock(self.me, NEVER)
+    }
+
+    fn enter(&self, amount: u64, patience: Option<Patience>) -> Result<Entered, Fault> {
+        let mut guard = self.lock()?;
+        let entered = self.engine.enter(&mut guard, &wants(amount), u64::MAX, patience, &Still, 0)?;
+        guard.unlock()?;
+        if let Entered::Granted { .. } = entered {
+            self.note_grant(amount);
+        }
+        Ok(entered)
+    }
+
+    /// Asks, and joins the queue if it has to.
+    pub fn join(&self, amount: u64, deadline: u64, shares_doorbell: bool) -> Result<Entered, Fault> {
+        self.enter(amount, Some(Patience { deadline, shares_doorbell }))
+    }
+
+    /// Asks without patience.
+    pub fn join_at_once(&self, amount: u64) -> Result<Entered, Fault> {
+        self.enter(amount, None)
+    }
+
+    fn note_grant(&self, amount: u64) {
+        self.holds.set(self.holds.get() + amount);
+        let held = self.set.held.fetch_add(amount, Relaxed) + amount;
+        let most = self.set.draft.words[self.set.draft.capacity(0)];
+        assert!(held <= most, "more is held than there is");
+    }
+
+    fn note_return(&self, amount: u64) {
+        self.holds.set(self.holds.get() - amount);
+        self.set.held.fetch_sub(amount, Relaxed);
+    }
+
+    /// Asks, and waits however long it takes.
+    pub fn acquire(&self, amount: u64) -> Answer {
+        match self.join(amount, NEVER, false) {
+            Ok(Entered::Granted { .. }) => Answer::Granted,
+            Ok(Entered::Waiting(place)) => self.wait(place, amount, NEVER),
+            Ok(Entered::Refused) => Answer::Never,
+            Err(Fault::Closed) => Answer::Removed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Sleeps and looks until there is an answer.
+    pub fn wait(&self, mut place: Place, amount: u64, deadline: u64) -> Answer {
+        loop {
+            match self.engine.sleep(self.me, &place, deadline, 0, &Still, || Ok(())) {
+                Err(Fault::Closed) => return Answer::Removed,
+                slept => slept.unwrap(),
+            }
+            if let Some(answer) = self.look(&mut place, amount, deadline) {
+                return answer;
+            }
+        }
+    }
+
+    /// Looks for a grant; leaves the queue if time is up.
+    pub fn look(&self, place: &mut Place, amount: u64, deadline: u64) -> Option<Answer> {
+        let is_late = deadline != NEVER && self.engine.block.env.now() >= deadline;
+        let mut guard = match self.lock() {
+            Err(Fault::Closed) => return Some(Answer::Removed),
+            locked => locked.unwrap(),
+        };
+        let wants = wants(amount);
+        let mut look = self.engine.look(&mut guard, place, &wants, &Still, 0).unwrap();
+        let is_over = look != Look::Waiting || is_late;
+        if look == Look::Waiting && is_late {
+            look = self.engine.leave(&mut guard, place, &wants, 0).unwrap();
+        }
+        guard.unlock().unwrap();
+        if look == Look::Granted {
+            self.note_grant(amount);
+        }
+        is_over.then_some(match look {
+            Look::Granted => Answer::Granted,
+            Look::Refused => Answer::Never,
+            Look::Waiting => Answer::Late,
+        })
+    }
+
+    /// Leaves the queue, and gives back what was granted meanwhile.
+    pub fn abandon(&self, place: &Place, amount: u64) {
+        let mut guard = self.lock().unwrap();
+        if self.engine.leave(&mut guard, place, &wants(amount), 0).unwrap() == Look::Granted {
+            self.engine.finish(&mut guard, &self.charges(amount), true, 0).unwrap();
+        }
+        guard.unlock().unwrap();
+    }
+
+    /// Gives back all it holds.
+    pub fn release(&self) {
+        self.release_some(self.holds.get());
+    }
+
+    /// Gives back some of it.
+    pub fn release_some(&self, amount: u64) {
+        let mut guard = self.lock().unwrap();
+        self.note_return(amount);
+        if self.set.effect == Effect::SkipServe {
+            let mut change = guard.begin();
+            self.engine.holdings().give(&mut change, self.me, 0, amount).unwrap();
+            change.commit();
+        } else {
+            self.engine.finish(&mut guard, &self.charges(amount), false, 0).unwrap();
+        }
+        guard.unlock().unwrap();
+    }
+
+    /// Says that it has used nothing of what it was charged.
+    pub fn refund(&self) {
+        let mut guard = self.lock().unwrap();
+        let amount = self.holds.get();
+        self.note_return(amount);
+        for charge in self.charges(amount) {
+            assert_eq!(self.engine.recharge(&mut guard, &charge, 0, 0), Ok(0));
+        }
+        guard.unlock().unwrap();
+    }
+
+    fn charges(&self, amount: u64) -> Vec<Charge> {
+        Charge::of(&wants(amount), self.engine.table).collect()
+    }
+}
+
+/// So much of the only limit.
+pub fn wants(amount: u64) -> Wants {
+    let mut wants = Wants::none();
+    wants.set(0, amount);
+    wants
+}
