@@ -6,8 +6,8 @@
 //! starts one of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
+use std::sync::atomic::{AtomicU32, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -178,6 +178,8 @@ impl Watched {
         let Ok(engine) = self.set.engine() else {
             return wakers.extend(self.sleepers.drain(..).map(|sleeper| sleeper.waker));
         };
+        // As in `Engine::sleep`: either we see the mark, or whoever sets it sees those who wait and rings.
+        fence(SeqCst);
         let is_removed = engine.block.closed.load(Acquire) != 0;
         let is_roused = |sleeper: &mut Sleeper| {
             let rung = engine.waiters.doorbell(sleeper.waiter).map(|bell| bell.load(Acquire) != sleeper.seen);
