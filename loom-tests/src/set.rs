@@ -205,7 +205,15 @@ impl<'a, E: Env> Life<'a, E> {
 
     fn enter(&self, amount: u64, patience: Option<Patience>) -> Result<Entered, Fault> {
         let mut guard = self.lock()?;
-        let entered = self.engine.enter(&mut guard, &wants(amount), u64::MAX, patience, &Still, 0)?;
+        let wants = wants(amount);
+        let overtaken = match self.set.effect {
+            Effect::Overtake => self.engine.take(&mut guard, &wants, u64::MAX, 0)?,
+            _ => None,
+        };
+        let entered = match overtaken {
+            Some(ticket) => Entered::Granted { ticket },
+            None => self.engine.enter(&mut guard, &wants, u64::MAX, patience, &Still, 0)?,
+        };
         guard.unlock()?;
         if let Entered::Granted { .. } = entered {
             self.note_grant(amount);

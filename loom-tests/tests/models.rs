@@ -182,3 +182,13 @@ fn threads_of_one_participant_wait() {
 fn shared_doorbell_tells_of_all() {
     rejudge::shared_doorbell_tells_of_all(CONTROL);
 }
+
+#[test]
+fn removal_finds_used_entries() {
+    rejudge::removal_finds_used_entries(CONTROL);
+}
+
+#[test]
+fn removal_rings_participants() {
+    rejudge::removal_rings_participants(CONTROL);
+}

@@ -86,6 +86,8 @@ pub enum Effect {
     ThiefRingsNothing,
     /// Permits are given back without a look at the queue; by the model, since no operation does it.
     SkipServe,
+    /// Whoever asks takes what is there without a look at the queue; by the model, too.
+    Overtake,
     /// The doorbell wakes somebody only if its bit says that somebody sleeps.
     TrustSleepersBit,
 }
@@ -200,6 +202,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::ThiefRingsNothing),
     mutation("queue_not_served", "permits are given back without a look at the queue",
         Effect::SkipServe),
+    mutation("newcomer_first", "who asks takes what is there though others wait for it",
+        Effect::Overtake),
     mutation("queue_overlooked", "the queue looks empty to everybody",
         Effect::ReadZeroOf(QUEUE_LENGTH)),
     mutation("remover_without_fence", "who removes a set may overlook somebody who is about to wait",

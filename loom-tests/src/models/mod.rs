@@ -54,6 +54,8 @@ pub const MODELS: &[Named] = models![
     queue::recovery_rings_waiters,
     queue::newcomer_does_not_overtake,
     rejudge::removal_ends_waiting,
+    rejudge::removal_finds_used_entries,
+    rejudge::removal_rings_participants,
     rejudge::lowered_limit_refuses,
     rejudge::refund_is_granted,
     rejudge::threads_of_one_participant_wait,

@@ -41,22 +41,22 @@ pub fn waiter_gets_its_grant(mutation: Mutation) {
     });
 }
 
-/// Invariant: of those who wait for one permit, whoever came first has it first.
+/// Invariant: whoever came first has it first, though who came later wants less and would fit before.
 pub fn waiters_are_served_in_order(mutation: Mutation) {
     let model = Model::exhaustive("waiters_are_served_in_order", 3, "2, 7", mutation).bounded(2);
     model.run(|scenario| {
-        let set = permits(scenario, 1, 4, Sleep::UntilNews);
-        // None of the model's words: the permit itself keeps holders apart.
+        let set = permits(scenario, 2, 4, Sleep::UntilNews);
+        // None of the model's words: two of them never hold permits at one time.
         let last = Arc::new(AtomicU64::new(0));
-        let waiters = [2, 3].map(|slot| {
+        let waiters = [(2, 2), (3, 1)].map(|(slot, amount)| {
             let last = Arc::clone(&last);
             beside(&set, move |set| {
                 set.live(slot, 0, |life| {
-                    let ticket = match life.join(1, NEVER, false).unwrap() {
+                    let ticket = match life.join(amount, NEVER, false).unwrap() {
                         Entered::Granted { ticket } => ticket,
                         Entered::Waiting(place) => {
                             let ticket = place.ticket;
-                            assert_eq!(life.wait(place, 1, NEVER), Answer::Granted);
+                            assert_eq!(life.wait(place, amount, NEVER), Answer::Granted);
                             ticket
                         }
                         other => panic!("{other:?}"),
@@ -67,7 +67,10 @@ pub fn waiters_are_served_in_order(mutation: Mutation) {
                 })
             })
         });
-        set.live(1, 1, |life| life.release());
+        set.live(1, 2, |life| {
+            life.release_some(1);
+            life.release();
+        });
         for waiter in waiters {
             waiter.join().unwrap();
         }
@@ -140,12 +143,13 @@ pub fn recovery_rings_waiters(mutation: Mutation) {
     });
 }
 
-/// Invariant: a newcomer never gets what somebody waits for, whether its holder gives it back or dies.
+/// Invariant: a newcomer never gets what is kept for somebody who waits for more, whether its holder gives it back bit
+/// by bit or dies.
 pub fn newcomer_does_not_overtake(mutation: Mutation) {
     let model = Model::exhaustive("newcomer_does_not_overtake", 2, "5, 7", mutation).bounded(2);
     model.sweep(&[1], |scenario| {
-        let set = permits(scenario, 1, 4, Sleep::UntilNews);
-        let place = set.queue_up(2, 1, NEVER, false);
+        let set = permits(scenario, 2, 4, Sleep::UntilNews);
+        let place = set.queue_up(2, 2, NEVER, false);
         let newcomer = beside(&set, |set| {
             set.live(3, 0, |life| {
                 let entered = life.join_at_once(1).unwrap();
@@ -154,9 +158,12 @@ pub fn newcomer_does_not_overtake(mutation: Mutation) {
                 assert!(is_behind, "a newcomer overtook: {entered:?}");
             })
         });
-        set.live(1, 1, |life| life.release());
+        set.live(1, 2, |life| {
+            life.release_some(1);
+            life.release();
+        });
         newcomer.join().unwrap();
-        assert_eq!(set.live(2, 0, |life| life.wait(place, 1, NEVER)), Some(Answer::Granted));
+        assert_eq!(set.live(2, 0, |life| life.wait(place, 2, NEVER)), Some(Answer::Granted));
         set.check();
     });
 }

@@ -1,10 +1,10 @@
 //! What else re-judges the queue of a set: removal, new numbers, refunds; and waiters that share a doorbell.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
-use limitset::core::{Env, NEVER, Waiting};
-use limitset::engine::{Entered, NewNumbers};
+use limitset::core::{Block, Env, Fault, NEVER, Waiting};
+use limitset::engine::{Entered, NewNumbers, Place};
 use limitset::{Limit, RateLimit, ResourceLimit};
 
 use super::queue::permits;
@@ -15,17 +15,54 @@ use crate::world::Sleep;
 
 /// Invariant: who is about to sleep when the set is removed does not sleep on, though neither takes the other's lock.
 pub fn removal_ends_waiting(mutation: Mutation) {
-    let model = Model::exhaustive("removal_ends_waiting", 2, "3, 5", mutation).bounded(3);
+    let model = Model::exhaustive("removal_ends_waiting", 2, "3, 5", mutation);
     model.run(|scenario| {
         let set = permits(scenario, 1, 2, Sleep::DoorbellUntilWoken);
         let waiter = beside(&set, |set| set.live(2, 0, |life| life.acquire(1)));
-        set.live(1, 1, |life| {
-            life.engine.block.close_unlocked();
-            life.engine.ring_all().unwrap();
-        });
+        set.live(1, 1, |life| remove(&life));
         assert_eq!(waiter.join().unwrap(), Some(Answer::Removed));
         set.world.assert_nobody_deposed();
     });
+}
+
+/// [`removal_ends_waiting`] with an entry that was used before.
+pub fn removal_finds_used_entries(mutation: Mutation) {
+    let model = Model::exhaustive("removal_finds_used_entries", 2, "3, 5", mutation);
+    model.run(|scenario| {
+        let set = permits(scenario, 1, 2, Sleep::DoorbellUntilWoken);
+        let place = set.queue_up(2, 1, NEVER, false);
+        set.act(0, 2, 0, |life| life.abandon(&place, 1));
+        let waiter = beside(&set, |set| set.live(2, 0, |life| life.acquire(1)));
+        set.live(1, 1, |life| remove(&life));
+        assert_eq!(waiter.join().unwrap(), Some(Answer::Removed));
+        set.world.assert_nobody_deposed();
+    });
+}
+
+/// Invariant: the same for who sleeps on the doorbell of its participant.
+pub fn removal_rings_participants(mutation: Mutation) {
+    let model = Model::exhaustive("removal_rings_participants", 2, "3, 5", mutation);
+    model.run(|scenario| {
+        let limit = Limit::from(ResourceLimit::new("permit", 1));
+        let sleep = Sleep::DoorbellUntilWoken;
+        let set = Set::new(scenario, Plan { limit, slots: 2, waiters: 2, sleep, held: 1, is_shared: true });
+        let waiter = beside(&set, |set| {
+            set.live(2, 0, |life| match life.join(1, NEVER, true) {
+                Ok(Entered::Waiting(place)) => help(&life, vec![place]),
+                Err(Fault::Closed) => vec![Answer::Removed],
+                other => panic!("{other:?}"),
+            })
+        });
+        set.live(1, 1, |life| remove(&life));
+        assert_eq!(waiter.join().unwrap(), Some(vec![Answer::Removed]));
+        set.world.assert_nobody_deposed();
+    });
+}
+
+/// What a segment does to its set when it is removed.
+fn remove<E: Env>(life: &Life<'_, E>) {
+    life.engine.block.close_unlocked();
+    life.engine.ring_all().unwrap();
 }
 
 /// Invariant: who waits for more than there will ever be, since the limit was lowered, is told so, though somebody
@@ -134,37 +171,43 @@ pub fn shared_doorbell_tells_of_all(mutation: Mutation) {
         let limit = Limit::from(ResourceLimit::new("permit", 2));
         let sleep = Sleep::DoorbellUntilWoken;
         let set = Set::new(scenario, Plan { limit, slots: 3, waiters: 2, sleep, held: 2, is_shared: true });
-        let mut places = [2, 2].map(|slot| Some(set.queue_up(slot, 1, NEVER, true)));
-        let helper = beside(&set, move |set| {
-            set.live(2, 0, |life| {
-                let env = life.engine.block.env;
-                let waiters = life.engine.waiters;
-                let shared = waiters.shared_doorbell(life.me.slot).unwrap();
-                while places.iter().any(Option::is_some) {
-                    // First what the shared doorbell says, then who has been rung.
-                    let seen = env.load32(shared, Acquire);
-                    let mut is_rung = false;
-                    for waiting in &mut places {
-                        let Some(place) = waiting else { continue };
-                        if env.load32(waiters.doorbell(place.waiter).unwrap(), Acquire) != place.seen {
-                            is_rung = true;
-                            if let Some(answer) = life.look(place, 1, NEVER) {
-                                assert_eq!(answer, Answer::Granted);
-                                *waiting = None;
-                            }
-                        }
-                    }
-                    if !is_rung {
-                        env.wait(Waiting::Doorbell, shared, seen, NEVER);
-                    }
-                }
-            })
-        });
+        let places = [2, 2].map(|slot| set.queue_up(slot, 1, NEVER, true));
+        let helper = beside(&set, |set| set.live(2, 0, |life| help(&life, places.into())));
         set.live(1, 2, |life| {
             life.release_some(1);
             life.release();
         });
-        helper.join().unwrap();
+        assert_eq!(helper.join().unwrap(), Some(vec![Answer::Granted; 2]));
         set.check();
     });
+}
+
+/// What the helper thread of a process does for its waiters, until all have an answer: the order of operations of
+/// `src/helper.rs`, which runs on the machine only.
+fn help<E: Env>(life: &Life<'_, E>, mut places: Vec<Place>) -> Vec<Answer> {
+    let Block { env, closed, .. } = life.engine.block;
+    let waiters = life.engine.waiters;
+    let shared = waiters.shared_doorbell(life.me.slot).unwrap();
+    let mut answers = Vec::new();
+    while !places.is_empty() {
+        // First what the shared doorbell says, then who has been rung.
+        let seen = env.load32(shared, Acquire);
+        env.fence(SeqCst);
+        let is_removed = env.load64(closed, Acquire) != 0;
+        let mut is_rung = false;
+        places.retain_mut(|place| {
+            let doorbell = waiters.doorbell(place.waiter).unwrap();
+            if !is_removed && env.load32(doorbell, Acquire) == place.seen {
+                return true;
+            }
+            is_rung = true;
+            let answer = life.look(place, 1, NEVER);
+            answers.extend(answer);
+            answer.is_none()
+        });
+        if !is_rung {
+            env.wait(Waiting::Doorbell, shared, seen, NEVER);
+        }
+    }
+    answers
 }
