@@ -8,6 +8,7 @@
 //! environment. Each model catches at least one of them (`tests/mutants.rs`).
 //!
 //! ```text
+//! set        a set of one limit in a world, and what its participants do
 //! world      words, slots, kernel and participants of a model; kills
 //! sleepers   those asleep on a word
 //! sweep      all interleavings, a kill at every operation; what is printed
@@ -38,12 +39,35 @@
 //!            sleeper_gets_its_permit           a permit given back finds who sleeps for it
 //!            sleepers_get_their_permits        … all of them
 //!            recovery_rings, adoption_rings    … also if a stranger returned it for the dead
+//! queue      waiter_gets_its_grant             who waits is granted what is given back, and told
+//!            waiters_are_served_in_order       … in the order of arrival
+//!            newcomer_does_not_overtake        … and not who did not wait
+//!            timeout_against_grant             who gives up has it or has left
+//!            cancel_passes_the_grant_on        … and what it leaves goes to the next
+//!            the_dead_pass_their_turn_on       … also if it was killed, or who granted
+//!            the_dead_come_in_pairs            … or both
+//!            recovery_rings_waiters            who was granted by the dead is told by the living
+//! rejudge    removal_ends_waiting              nobody sleeps in a set that was removed
+//!            removal_finds_used_entries        … in whatever entry
+//!            removal_rings_participants        … or behind whatever doorbell
+//!            lowered_limit_refuses             who can never be served is told so
+//!            refund_is_granted                 a token given back finds who waits for it
+//!            successor_serves_waiters          … and so does what a slot's last owner held
+//!            threads_of_one_participant_wait   threads wait like strangers, and die together
+//!            shared_doorbell_tells_of_all      one doorbell for several waiters loses none
+//!            shared_doorbell_rings_last        … and rings after theirs
 //! ```
 //!
 //! What loom does not see: stores that run ahead of earlier loads of their own thread (load buffering),
 //! sequential consistency beyond acquire and release, and the order that a compiler gives to stores nobody
 //! synchronises on. The last is why the journal's stores are releasing though no model needs it; the
 //! single-step killer of the process tests looks at the instructions themselves.
+//!
+//! Orderings that no model of the queue needs, each weakened by itself: the acquiring loads of waiters' doorbells (whoever
+//! wakes takes the lock, or has passed a full fence), the acquiring load of the number of entries in `ring_all` (the
+//! full fence before it), and the releasing stores of the journal and the version (the lock; readers need the latter).
+//! Those of enrolment are not put to the test here: other models do that. With a bound on preemptions the search may
+//! miss interleavings even below the bound: that is why so little runs at one time here.
 
 #![allow(
     clippy::unwrap_used,

@@ -118,6 +118,25 @@ impl Set {
         end
     }
 
+    /// Takes a free slot, and what its last owner held back to the set, as attaching does. None: killed.
+    pub fn enrol(&self, role: u32, slot: u32) -> Option<()> {
+        self.world.enrol(role, slot, |block, me| {
+            let engine = Engine::new(block, self.world.waiters(), &self.draft.table);
+            let mut guard = engine.lock(me, NEVER).unwrap();
+            engine.adopt(&mut guard).unwrap();
+            if self.effect != Effect::SkipServe {
+                engine.serve(&mut guard, u64::MAX, 0).unwrap();
+            }
+            guard.unlock().unwrap();
+        })
+    }
+
+    /// The owner of a slot dies, asleep somewhere, holding so much.
+    pub fn die(&self, slot: u32, holds: u64) {
+        self.held.fetch_sub(holds, Relaxed);
+        self.world.free(slot);
+    }
+
     /// Before the model begins: the owner of a slot joins the queue. Nobody is killed doing that.
     pub fn queue_up(&self, slot: u32, amount: u64, deadline: u64, shares_doorbell: bool) -> Place {
         let place = self.act(0, slot, 0, |life| match life.join(amount, deadline, shares_doorbell) {

@@ -192,3 +192,18 @@ fn removal_finds_used_entries() {
 fn removal_rings_participants() {
     rejudge::removal_rings_participants(CONTROL);
 }
+
+#[test]
+fn shared_doorbell_rings_last() {
+    rejudge::shared_doorbell_rings_last(CONTROL);
+}
+
+#[test]
+fn the_dead_come_in_pairs() {
+    queue::the_dead_come_in_pairs(CONTROL);
+}
+
+#[test]
+fn successor_serves_waiters() {
+    rejudge::successor_serves_waiters(CONTROL);
+}

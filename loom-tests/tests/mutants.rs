@@ -47,6 +47,7 @@ const FALSE_ALARM: Sign = Sign::Broken("a whole block was called DamagedJournal"
 const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are");
 const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
 const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
+const LEFT_BEHIND: Sign = Sign::Broken("somebody is left in the queue");
 
 /// Which model catches which defect, and how.
 const CATCHES: &[(&str, &str, Sign)] = &[
@@ -87,6 +88,31 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("sleepers_bit_trusted", "recovery_rings", Sign::Deadlock),
     ("taken_not_counted", "permits_balance", OVER_ADMITTED),
     ("returned_twice", "permits_return_once", MISCOUNTED),
+    ("unlock_without_release", "timeout_against_grant", MISCOUNTED),
+    ("lock_without_acquire", "cancel_passes_the_grant_on", LEFT_BEHIND),
+    ("no_journal", "timeout_against_grant", MISCOUNTED),
+    ("no_journal", "cancel_passes_the_grant_on", MISCOUNTED),
+    ("commit_before_apply", "the_dead_pass_their_turn_on", Sign::Deadlock),
+    ("undo_restores_nothing", "the_dead_come_in_pairs", Sign::Deadlock),
+    ("commit_lost", "waiter_gets_its_grant", Sign::Deadlock),
+    ("bell_not_rung", "waiter_gets_its_grant", Sign::Deadlock),
+    ("bell_not_rung", "lowered_limit_refuses", Sign::Deadlock),
+    ("bell_not_rung", "refund_is_granted", Sign::Deadlock),
+    ("bell_not_rung", "shared_doorbell_tells_of_all", Sign::Deadlock),
+    ("bell_wake_lost", "waiter_gets_its_grant", Sign::Deadlock),
+    ("bell_without_release", "shared_doorbell_rings_last", Sign::Deadlock),
+    ("thief_rings_nobody", "recovery_rings_waiters", Sign::Deadlock),
+    ("thief_rings_nobody", "shared_doorbell_rings_last", Sign::Deadlock),
+    ("queue_not_served", "waiter_gets_its_grant", Sign::Deadlock),
+    ("queue_not_served", "threads_of_one_participant_wait", Sign::Deadlock),
+    ("queue_not_served", "successor_serves_waiters", Sign::Deadlock),
+    ("queue_overlooked", "refund_is_granted", Sign::Deadlock),
+    ("newcomer_first", "newcomer_does_not_overtake", Sign::Broken("a newcomer overtook")),
+    ("newcomer_first", "waiters_are_served_in_order", Sign::Broken("was served before ticket")),
+    ("remover_without_fence", "removal_ends_waiting", Sign::Deadlock),
+    ("remover_without_fence", "removal_finds_used_entries", Sign::Deadlock),
+    ("waiter_without_fence", "removal_ends_waiting", Sign::Deadlock),
+    ("waiter_without_fence", "removal_rings_participants", Sign::Deadlock),
 ];
 
 /// Models that show the same path without a defect: one of each kind, none of the long ones.
@@ -97,6 +123,10 @@ const CONTROLS: &[&str] = &[
     "newcomer_is_alive",
     "snapshot_is_whole",
     "adoption_rings",
+    "cancel_passes_the_grant_on",
+    "the_dead_pass_their_turn_on",
+    "removal_ends_waiting",
+    "removal_rings_participants",
 ];
 
 const WATCHDOG: Duration = Duration::from_secs(120);

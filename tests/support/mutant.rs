@@ -198,6 +198,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::RingNothing(Class::Bell)),
     mutation("bell_wake_lost", "a grant wakes nobody",
         Effect::LoseWakes(Class::Bell)),
+    mutation("bell_without_release", "a participant may hear that it was rung before it sees for which waiter",
+        Effect::WeakenCas(Class::Bell, Release, Relaxed)),
     mutation("thief_rings_nobody", "waiters that the dead were about to wake stay asleep",
         Effect::ThiefRingsNothing),
     mutation("queue_not_served", "permits are given back without a look at the queue",

@@ -51,6 +51,7 @@ pub const MODELS: &[Named] = models![
     queue::timeout_against_grant,
     queue::cancel_passes_the_grant_on,
     queue::the_dead_pass_their_turn_on,
+    queue::the_dead_come_in_pairs,
     queue::recovery_rings_waiters,
     queue::newcomer_does_not_overtake,
     rejudge::removal_ends_waiting,
@@ -58,6 +59,8 @@ pub const MODELS: &[Named] = models![
     rejudge::removal_rings_participants,
     rejudge::lowered_limit_refuses,
     rejudge::refund_is_granted,
+    rejudge::successor_serves_waiters,
     rejudge::threads_of_one_participant_wait,
     rejudge::shared_doorbell_tells_of_all,
+    rejudge::shared_doorbell_rings_last,
 ];

@@ -128,6 +128,23 @@ pub fn the_dead_pass_their_turn_on(mutation: Mutation) {
     });
 }
 
+/// [`the_dead_pass_their_turn_on`], one after the other, with both killed: the holder at whatever operation, and the head
+/// of the queue at whatever operation of cleaning up after it, collecting or granting.
+pub fn the_dead_come_in_pairs(mutation: Mutation) {
+    let model = Model::exhaustive("the_dead_come_in_pairs", 1, "2, 3, 7", mutation);
+    model.sweep_pairs(1, &[2], |scenario| {
+        let set = permits(scenario, 1, 4, Sleep::UntilNews);
+        let [first, second] = [2, 3].map(|slot| set.queue_up(slot, 1, NEVER, false));
+        set.live(1, 1, |life| life.release());
+        set.live(2, 0, |life| {
+            assert_eq!(life.wait(first, 1, NEVER), Answer::Granted);
+            life.release();
+        });
+        assert_eq!(set.live(3, 0, |life| life.wait(second, 1, NEVER)), Some(Answer::Granted));
+        set.check();
+    });
+}
+
 /// Invariant: whoever cleans up after somebody who died granting tells those who were granted something. Without that
 /// they would sleep on to the end of their slice: here for ever.
 pub fn recovery_rings_waiters(mutation: Mutation) {

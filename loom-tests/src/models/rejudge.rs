@@ -43,9 +43,7 @@ pub fn removal_finds_used_entries(mutation: Mutation) {
 pub fn removal_rings_participants(mutation: Mutation) {
     let model = Model::exhaustive("removal_rings_participants", 2, "3, 5", mutation);
     model.run(|scenario| {
-        let limit = Limit::from(ResourceLimit::new("permit", 1));
-        let sleep = Sleep::DoorbellUntilWoken;
-        let set = Set::new(scenario, Plan { limit, slots: 2, waiters: 2, sleep, held: 1, is_shared: true });
+        let set = shared(scenario, 1);
         let waiter = beside(&set, |set| {
             set.live(2, 0, |life| match life.join(1, NEVER, true) {
                 Ok(Entered::Waiting(place)) => help(&life, vec![place]),
@@ -125,6 +123,23 @@ fn one_token(scenario: Scenario) -> Arc<Set> {
     Set::new(scenario, Plan { limit, slots: 3, waiters: 2, sleep, held: 0, is_shared: false })
 }
 
+/// Invariant: a slot's next owner grants what the last one held to who waits for it; if it is killed at whatever
+/// operation, whoever looks for the dead does.
+pub fn successor_serves_waiters(mutation: Mutation) {
+    let model = Model::exhaustive("successor_serves_waiters", 2, "2, 3, 7", mutation).bounded(2);
+    model.sweep(&[1], |scenario| {
+        let set = permits(scenario, 1, 3, Sleep::DoorbellUntilWoken);
+        let place = set.queue_up(2, 1, NEVER, false);
+        let waiter = beside(&set, |set| set.live(2, 0, |life| life.wait(place, 1, NEVER)));
+        set.die(1, 1);
+        if set.enrol(1, 1).is_none() {
+            set.sweep();
+        }
+        assert_eq!(waiter.join().unwrap(), Some(Answer::Granted));
+        set.check();
+    });
+}
+
 /// Invariant: two threads of one participant that wait get a permit each, one after the other. When their process is
 /// killed, at whatever operation of the first, both have left the queue, and who waits behind is served.
 pub fn threads_of_one_participant_wait(mutation: Mutation) {
@@ -168,9 +183,7 @@ pub fn threads_of_one_participant_wait(mutation: Mutation) {
 pub fn shared_doorbell_tells_of_all(mutation: Mutation) {
     let model = Model::exhaustive("shared_doorbell_tells_of_all", 2, "3, 7", mutation).bounded(3);
     model.run(|scenario| {
-        let limit = Limit::from(ResourceLimit::new("permit", 2));
-        let sleep = Sleep::DoorbellUntilWoken;
-        let set = Set::new(scenario, Plan { limit, slots: 3, waiters: 2, sleep, held: 2, is_shared: true });
+        let set = shared(scenario, 2);
         let places = [2, 2].map(|slot| set.queue_up(slot, 1, NEVER, true));
         let helper = beside(&set, |set| set.live(2, 0, |life| help(&life, places.into())));
         set.live(1, 2, |life| {
@@ -180,6 +193,28 @@ pub fn shared_doorbell_tells_of_all(mutation: Mutation) {
         assert_eq!(helper.join().unwrap(), Some(vec![Answer::Granted; 2]));
         set.check();
     });
+}
+
+/// Invariant: whoever sees the doorbell of a participant rung sees which of its waiters was meant; also if who granted
+/// is killed at whatever operation, and somebody else rings again.
+pub fn shared_doorbell_rings_last(mutation: Mutation) {
+    let model = Model::exhaustive("shared_doorbell_rings_last", 2, "3, 7", mutation).bounded(2);
+    model.sweep(&[1], |scenario| {
+        let set = shared(scenario, 1);
+        let place = set.queue_up(2, 1, NEVER, true);
+        let helper = beside(&set, |set| set.live(2, 0, |life| help(&life, vec![place])));
+        set.live(1, 1, |life| life.release());
+        set.sweep();
+        assert_eq!(helper.join().unwrap(), Some(vec![Answer::Granted]));
+        set.check();
+    });
+}
+
+/// A set whose participants have doorbells, with so many permits, all held by the owner of slot 1.
+fn shared(scenario: Scenario, permits: u64) -> Arc<Set> {
+    let limit = Limit::from(ResourceLimit::new("permit", permits));
+    let sleep = Sleep::DoorbellUntilWoken;
+    Set::new(scenario, Plan { limit, slots: 3, waiters: 2, sleep, held: permits, is_shared: true })
 }
 
 /// What the helper thread of a process does for its waiters, until all have an answer: the order of operations of
