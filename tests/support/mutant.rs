@@ -64,6 +64,8 @@ pub enum Effect {
     LoseUndo,
     /// A store to a word is done at the next use of a word or after the commit, whichever comes first.
     WordAfterCommit,
+    /// The journal names another word, which nobody uses, instead of the one with this index.
+    JournalForgets(usize),
     /// The journal grows after the word has changed.
     LengthAfterWord,
     /// Every participant gets generation 1, and every slot says so.
@@ -126,6 +128,10 @@ const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> M
 
 /// The word of a set with the number of those who wait; `docs/format.md` names it.
 const QUEUE_LENGTH: usize = 7;
+/// The last of the words of a set, which is reserved.
+const UNUSED: usize = 23;
+/// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
+const FIRST_STATE: usize = 24 + 8 + 8 + 3 * 2;
 
 /// All defects.
 #[rustfmt::skip]
@@ -194,6 +200,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::LoseZeroOf(3)),
     mutation("commit_lost", "the journal is never emptied, so what was done is undone later",
         Effect::LoseZero(Class::JournalLength)),
+    mutation("grant_not_journalled", "that a waiter was granted something is not undone with the rest",
+        Effect::JournalForgets(FIRST_STATE)),
     mutation("bell_not_rung", "a grant does not change the doorbell of its waiter",
         Effect::RingNothing(Class::Bell)),
     mutation("bell_wake_lost", "a grant wakes nobody",
@@ -387,6 +395,9 @@ impl<E: Env> Env for Mutant<'_, E> {
             Effect::WordAfterCommit if class == Class::JournalLength && value == 0 => {
                 env.store64(word, value, order);
                 self.catch_up();
+            }
+            Effect::JournalForgets(index) if class == Class::JournalIndex && value == index as u64 => {
+                env.store64(word, UNUSED as u64, order);
             }
             Effect::LengthAfterWord if class == Class::JournalLength && value != 0 => {
                 self.held_back.set(Some((None, value)));
