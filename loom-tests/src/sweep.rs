@@ -80,6 +80,11 @@ impl Model {
         Self { bound: Some(bound + usize::from(full_depth)), ..self }
     }
 
+    /// The same with no more at full depth, where once more takes too long.
+    pub fn bounded_at_any_depth(self, bound: usize) -> Self {
+        Self { bound: Some(bound), ..self }
+    }
+
     /// Runs it without a kill.
     pub fn run(&self, body: impl Body) {
         let mut tally = Tally::new();
