@@ -350,7 +350,7 @@ impl<'a, E: Env> Life<'a, E> {
     }
 
     fn charges(&self, amount: u64) -> Vec<Charge> {
-        Charge::of(&wants(amount), self.engine.table).collect()
+        Charge::of(&wants(amount), u64::MAX, self.engine.table).collect()
     }
 }
 
