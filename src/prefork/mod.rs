@@ -22,6 +22,8 @@ use crate::sys::process;
 
 /// Tells a process started by [`StartBy::Exec`] that it is a worker, and which.
 const WORKER_VARIABLE: &str = "LIMITSET_WORKER";
+/// How long to sleep at most before looking again, in case the kernel's word was lost.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Which workers are started again when they end. While stopping, none is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -82,6 +84,12 @@ pub enum PreforkError {
         /// Why.
         source: io::Error,
     },
+    /// A worker wants to start workers by [`StartBy::Exec`].
+    #[error(
+        "this process is a worker itself, and the program run again would come to its supervisor's run, not to this \
+        one: fork them"
+    )]
+    Nested,
     /// The supervisor's order to this process makes no sense.
     #[error("LIMITSET_WORKER is {found:?}, which no supervisor of this version writes")]
     Order {
@@ -102,6 +110,8 @@ pub struct Report {
     pub restarts: u64,
     /// Numbers whose workers ended so often and so quickly that they were not started again.
     pub given_up: Vec<usize>,
+    /// Whether this process was told to stop, by SIGTERM or SIGINT.
+    pub told_to_stop: bool,
 }
 
 /// Forked workers that share limits.
@@ -222,15 +232,16 @@ impl Prefork {
             std::process::exit(code);
         }
         let mut mask = SigSet::empty();
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGCHLD, Signal::SIGTTIN, Signal::SIGTTOU] {
+        for signal in [Signal::SIGTERM, Signal::SIGCHLD, Signal::SIGTTIN, Signal::SIGTTOU] {
             mask.add(signal);
         }
-        let failed = |error: nix::errno::Errno| PreforkError::Signals { source: error.into() };
-        let before = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(failed)?;
+        if !process::is_ignored(Signal::SIGINT) {
+            mask.add(Signal::SIGINT);
+        }
+        let _children_wait = process::ChildrenWait::new();
+        let before = MaskBefore(mask.thread_swap_mask(SigmaskHow::SIG_BLOCK).map_err(signals_failed)?);
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC);
-        let supervised = signals.map_err(failed).and_then(|signals| self.supervise(work, before, &signals));
-        before.thread_set_mask().map_err(failed)?;
-        supervised
+        self.supervise(work, before.0, &signals.map_err(signals_failed)?)
     }
 
     /// Starts the workers, to be looked after by the caller: [`step`](Supervisor::step) by step, with signals of its
@@ -244,8 +255,7 @@ impl Prefork {
         W: Fn(&Worker) -> T,
         T: WorkerOutcome,
     {
-        let failed = |error: nix::errno::Errno| PreforkError::Signals { source: error.into() };
-        let signals = SigSet::thread_get_mask().map_err(failed)?;
+        let signals = SigSet::thread_get_mask().map_err(signals_failed)?;
         self.start_with(work, signals)
     }
 
@@ -263,6 +273,9 @@ impl Prefork {
             }
         }
         if self.start_by == StartBy::Exec {
+            if process::is_worker() {
+                return Err(PreforkError::Nested);
+            }
             limits.describe()?;
         }
         Supervisor::start(self, limits, work, signals)
@@ -273,7 +286,6 @@ impl Prefork {
         W: Fn(&Worker) -> T,
         T: WorkerOutcome,
     {
-        let failed = |error: nix::errno::Errno| PreforkError::Signals { source: error.into() };
         let mut supervisor = self.start_with(work, before)?;
         let mut report = Report::default();
         loop {
@@ -285,22 +297,34 @@ impl Prefork {
                 report.last_exits.push(exit);
             }
             if supervisor.is_over() {
+                // A signal that came last of all was for this, too: left alone, it would end the program.
+                while let Some(signal) = next_signal(signals)? {
+                    report.note(signal);
+                }
                 break;
             }
+            // SIGCHLD alone is not enough: where there are other threads, it may go to one of them and get lost.
+            let ends = supervisor.ends().map(|end| PollFd::new(end, PollFlags::POLLIN));
+            let mut sources: Vec<_> = ends.collect();
+            let is_all = sources.len() == supervisor.running().len();
+            sources.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
+            let due = if is_all { due } else { Some(due.map_or(LOOK_AGAIN, |due| due.min(LOOK_AGAIN))) };
             let timeout = due.map_or(PollTimeout::NONE, |due| {
                 // Rounded up: a little late is better than a little early, over and over.
                 PollTimeout::try_from(due + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
             });
-            match poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout) {
+            match poll(&mut sources, timeout) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(signals_failed(error)),
             }
-            while let Some(signal) = signals.read_signal().map_err(failed)? {
-                match i32::try_from(signal.ssi_signo).ok().and_then(|signal| Signal::try_from(signal).ok()) {
-                    Some(Signal::SIGTERM | Signal::SIGINT) if supervisor.is_stopping() => supervisor.kill(),
-                    Some(Signal::SIGTERM | Signal::SIGINT) => supervisor.stop(),
-                    Some(Signal::SIGTTIN) if !supervisor.is_stopping() => drop(supervisor.add()?),
-                    Some(Signal::SIGTTOU) => drop(supervisor.retire()),
+            drop(sources);
+            while let Some(signal) = next_signal(signals)? {
+                report.note(signal);
+                match signal {
+                    _ if is_stop(signal) && supervisor.is_stopping() => supervisor.kill(),
+                    _ if is_stop(signal) => supervisor.stop(),
+                    Signal::SIGTTIN if !supervisor.is_stopping() => drop(supervisor.add()?),
+                    Signal::SIGTTOU => drop(supervisor.retire()),
                     _ => {}
                 }
             }
@@ -343,4 +367,37 @@ impl Prefork {
     fn grace_seconds(&self) -> u32 {
         u32::try_from(self.drain_time.as_secs()).unwrap_or(u32::MAX).max(1)
     }
+}
+
+/// The signals that were blocked before; so they are again afterwards.
+struct MaskBefore(SigSet);
+
+impl Drop for MaskBefore {
+    fn drop(&mut self) {
+        let _ = self.0.thread_set_mask();
+    }
+}
+
+fn signals_failed(error: nix::errno::Errno) -> PreforkError {
+    PreforkError::Signals { source: error.into() }
+}
+
+impl Report {
+    fn note(&mut self, signal: Signal) {
+        if is_stop(signal) {
+            self.told_to_stop = true;
+            // It may be a worker itself, whose signals are read here.
+            process::note_stop();
+        }
+    }
+}
+
+fn is_stop(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGTERM | Signal::SIGINT)
+}
+
+/// The next signal that is waiting, if any.
+fn next_signal(signals: &SignalFd) -> Result<Option<Signal>, PreforkError> {
+    let signal = signals.read_signal().map_err(signals_failed)?;
+    Ok(signal.and_then(|it| Signal::try_from(i32::try_from(it.ssi_signo).ok()?).ok()))
 }

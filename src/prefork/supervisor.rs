@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -87,6 +88,8 @@ pub struct Supervisor<W> {
     killed_at: Option<Instant>,
     stopped_at: Option<Instant>,
     restarts: u64,
+    /// Whose workers they are: not those of a forked copy of this.
+    owner: Pid,
 }
 
 /// One place for a worker.
@@ -94,12 +97,17 @@ struct Slot {
     state: State,
     /// Ends in a row that were too quick.
     quick_ends: u32,
+    /// When it was let go.
+    retired_at: Option<Instant>,
+    is_given_up: bool,
 }
 
 enum State {
     Running {
         pid: Pid,
         since: Instant,
+        /// Can be read when it has ended.
+        end: Option<OwnedFd>,
     },
     Resting {
         until: Instant,
@@ -129,6 +137,7 @@ where
             killed_at: None,
             stopped_at: None,
             restarts: 0,
+            owner: getpid(),
         };
         for _ in 0..it.options.workers {
             it.add()?;
@@ -146,19 +155,21 @@ where
             |index: &usize| self.workers.get(index).is_none_or(|slot| matches!(slot.state, State::Over));
         let index = (0..=self.workers.len()).find(is_free).unwrap_or(self.workers.len());
         let state = self.launch(index)?;
-        self.workers.insert(index, Slot { state, quick_ends: 0 });
+        self.workers.insert(index, Slot { state, quick_ends: 0, retired_at: None, is_given_up: false });
         Ok(index)
     }
 
-    /// Lets the worker with the highest number stop, for good; gives its number.
+    /// Lets the worker with the highest number stop, for good; gives its number. Those that are let go already do not
+    /// count. One that takes longer than the drain time is killed.
     pub fn retire(&mut self) -> Option<usize> {
-        let running = |(_, slot): &(&usize, &Slot)| !matches!(slot.state, State::Over);
-        let index = *self.workers.iter().rev().find(running)?.0;
+        let stays =
+            |(_, slot): &(&usize, &Slot)| !matches!(slot.state, State::Over) && slot.retired_at.is_none();
+        let index = *self.workers.iter().rev().find(stays)?.0;
         let slot = self.workers.get_mut(&index)?;
         match slot.state {
             State::Running { pid, .. } => {
-                slot.quick_ends = u32::MAX;
-                tell(pid, Signal::SIGTERM);
+                slot.retired_at = Some(Instant::now());
+                ask_to_stop(pid);
             }
             _ => slot.state = State::Over,
         }
@@ -183,6 +194,14 @@ where
         running.collect()
     }
 
+    /// What can be read when workers have ended; fewer than there are if the kernel has no such thing.
+    pub(super) fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.workers.values().filter_map(|slot| match &slot.state {
+            State::Running { end, .. } => end.as_ref().map(AsFd::as_fd),
+            _ => None,
+        })
+    }
+
     /// How often a worker was started in place of one that had ended.
     pub fn restarts(&self) -> u64 {
         self.restarts
@@ -190,12 +209,7 @@ where
 
     /// Numbers whose workers ended so often and so quickly that they are not started again.
     pub fn given_up(&self) -> Vec<usize> {
-        let over = self.workers.iter().filter(|(_, slot)| {
-            matches!(slot.state, State::Over)
-                && slot.quick_ends >= self.options.give_up_after
-                && slot.quick_ends != u32::MAX
-        });
-        over.map(|(index, _)| *index).collect()
+        self.workers.iter().filter(|(_, slot)| slot.is_given_up).map(|(index, _)| *index).collect()
     }
 
     /// Whether nobody runs and nobody will.
@@ -211,11 +225,7 @@ where
         self.is_stopping = true;
         for slot in self.workers.values_mut() {
             match slot.state {
-                State::Running { pid, .. } => {
-                    tell(pid, Signal::SIGTERM);
-                    // One that is stopped cannot hear.
-                    tell(pid, Signal::SIGCONT);
-                }
+                State::Running { pid, .. } => ask_to_stop(pid),
                 _ => slot.state = State::Over,
             }
         }
@@ -233,7 +243,7 @@ where
     ///
     /// # Errors
     ///
-    /// If a process cannot be waited for or started.
+    /// If a process cannot be waited for, or not be started as often as it takes to give up.
     pub fn step(&mut self) -> Result<(Vec<WorkerExit>, Option<Duration>), PreforkError> {
         let now = Instant::now();
         let mut exits = Vec::new();
@@ -254,6 +264,12 @@ where
                 sooner(left);
             }
         }
+        for slot in self.workers.values() {
+            if let (State::Running { pid, .. }, Some(retired_at)) = (&slot.state, slot.retired_at) {
+                let left = self.options.drain_time.saturating_sub(now.duration_since(retired_at));
+                if left.is_zero() { tell(*pid, Signal::SIGKILL) } else { sooner(left) }
+            }
+        }
         let resting = self.workers.iter().filter_map(|(index, slot)| match slot.state {
             State::Resting { until } => Some((*index, until)),
             _ => None,
@@ -263,10 +279,21 @@ where
                 sooner(until - now);
                 continue;
             }
-            let state = self.launch(index)?;
-            self.restarts += 1;
-            if let Some(slot) = self.workers.get_mut(&index) {
-                slot.state = state;
+            let launched = self.launch(index);
+            let Some(slot) = self.workers.get_mut(&index) else { continue };
+            match launched {
+                Ok(state) => {
+                    slot.state = state;
+                    self.restarts += 1;
+                }
+                // A machine that is short of processes for a while is no reason to end those that run.
+                Err(_) if slot.quick_ends.saturating_add(1) < self.options.give_up_after => {
+                    slot.quick_ends += 1;
+                    let wait = self.options.backoff(slot.quick_ends);
+                    slot.state = State::Resting { until: now + wait };
+                    sooner(wait);
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok((exits, due))
@@ -279,21 +306,21 @@ where
         if let State::Running { since, .. } = slot.state {
             exit.ran_for = now.duration_since(since);
         }
-        let is_retired = slot.quick_ends == u32::MAX;
         let wants_another = match self.options.restart {
             Restart::Never => false,
             Restart::OnFailure => reason != ExitReason::Finished,
             Restart::Always => true,
         };
         slot.state = State::Over;
-        if !is_retired {
-            let was_quick = exit.ran_for < self.options.stable_after;
-            slot.quick_ends = if was_quick { slot.quick_ends.saturating_add(1).min(u32::MAX - 1) } else { 0 };
-        }
-        if wants_another && !is_retired && !self.is_stopping && slot.quick_ends < self.options.give_up_after {
-            let wait = self.options.backoff(slot.quick_ends);
-            slot.state = State::Resting { until: now + wait };
-            exit.restarts_in = Some(wait);
+        let was_quick = exit.ran_for < self.options.stable_after;
+        slot.quick_ends = if was_quick { slot.quick_ends.saturating_add(1) } else { 0 };
+        if wants_another && slot.retired_at.is_none() && !self.is_stopping {
+            slot.is_given_up = slot.quick_ends >= self.options.give_up_after;
+            if !slot.is_given_up {
+                let wait = self.options.backoff(slot.quick_ends);
+                slot.state = State::Resting { until: now + wait };
+                exit.restarts_in = Some(wait);
+            }
         }
         exit
     }
@@ -304,18 +331,16 @@ where
             StartBy::Fork => self.fork(index)?,
             StartBy::Exec => self.execute(index)?,
         };
-        Ok(State::Running { pid, since })
+        Ok(State::Running { pid, since, end: process::end_of(pid) })
     }
 
     fn fork(&self, index: usize) -> Result<Pid, PreforkError> {
         let supervisor = getpid();
         let grace = self.options.grace_seconds();
         let child = || {
-            let obeys = process::obey(supervisor, grace);
-            // Only now: whoever is told to stop before it can hear does so when it can.
-            let _ = self.signals.thread_set_mask();
-            match obeys {
-                Ok(true) => {}
+            // Signals wait until it knows what they mean.
+            match process::obey(supervisor, grace) {
+                Ok(true) => drop(self.signals.thread_set_mask()),
                 // It was gone before we could ask to be told.
                 Ok(false) => return 0,
                 Err(error) => {
@@ -332,11 +357,9 @@ where
         let start = || {
             let order = format!("{index}:{}:{}", getpid(), self.options.grace_seconds());
             let description = self.limits.describe().map_err(io::Error::other)?;
-            let child = Command::new(std::env::current_exe()?)
-                .args(std::env::args_os().skip(1))
-                .env(WORKER_VARIABLE, format!("{order}:{description}"))
-                .spawn()?;
-            Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(std::env::args_os().skip(1)).env(WORKER_VARIABLE, format!("{order}:{description}"));
+            process::spawn(command, self.signals)
         };
         start().map_err(|source| PreforkError::Start { index, source })
     }
@@ -344,6 +367,9 @@ where
 
 impl<W> Drop for Supervisor<W> {
     fn drop(&mut self) {
+        if self.owner != getpid() {
+            return;
+        }
         // Nobody would look after them any more, nor bury them.
         for slot in self.workers.values() {
             if let State::Running { pid, .. } = slot.state {
@@ -372,6 +398,12 @@ fn ended(pid: Pid) -> Result<Option<ExitReason>, PreforkError> {
         Err(nix::errno::Errno::EINTR) => None,
         Err(error) => return Err(PreforkError::Wait { source: error.into() }),
     })
+}
+
+fn ask_to_stop(pid: Pid) {
+    tell(pid, Signal::SIGTERM);
+    // One that is stopped cannot hear.
+    tell(pid, Signal::SIGCONT);
 }
 
 /// Sends a signal to a worker; one that has ended meanwhile is not there to get it, and not yet buried.

@@ -2,11 +2,14 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use nix::unistd::{ForkResult, Pid, getppid};
 
 use super::futex;
@@ -28,13 +31,20 @@ pub(crate) fn other_threads() -> io::Result<usize> {
     Ok(count.saturating_sub(1))
 }
 
-/// Forks. In the child `work` is done, and its result is the exit code; nothing behind this call happens there.
+/// Forks, with all signals blocked in the child. There `work` is done, and its result is the exit code; nothing behind
+/// this call happens there.
 pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     // What is buffered now would be written by both.
     let _ = io::stdout().flush();
+    // A signal to the child must not find the handlers of the program.
+    let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
     // SAFETY: the caller made sure that there is no other thread, or took it upon itself that what they hold is not
     // needed in the child. The child never returns from here.
-    match unsafe { nix::unistd::fork() }.map_err(io::Error::from)? {
+    let forked = unsafe { nix::unistd::fork() };
+    if !matches!(forked, Ok(ForkResult::Child)) {
+        before.thread_set_mask()?;
+    }
+    match forked? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
             let code = work();
@@ -45,28 +55,85 @@ pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     }
 }
 
-/// In a worker: from now on SIGTERM and SIGINT mean to stop in order, and so does the death of the supervisor, after which there
-/// are `grace_seconds` left. False if the supervisor is gone already.
+/// Starts a program that gets these signals and ends with this process until it says otherwise.
+pub(crate) fn spawn(mut command: Command, signals: SigSet) -> io::Result<Pid> {
+    let supervisor = nix::unistd::getpid();
+    let before = move || {
+        signals.thread_set_mask()?;
+        ends_with_parent()?;
+        if getppid() == supervisor { Ok(()) } else { Err(Errno::ESRCH.into()) }
+    };
+    // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
+    let child = unsafe { command.pre_exec(before) }.spawn()?;
+    Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
+}
+
+/// Lets this process have SIGTERM when its parent ends.
+fn ends_with_parent() -> io::Result<()> {
+    // SAFETY: only sets which signal this process gets when its parent ends.
+    Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) })?;
+    Ok(())
+}
+
+/// A descriptor that can be read once a child has ended; none where the kernel has no such thing (before 5.3).
+pub(crate) fn end_of(child: Pid) -> Option<OwnedFd> {
+    // SAFETY: makes a descriptor, and touches no memory.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0) };
+    let fd = RawFd::try_from(Errno::result(fd).ok()?).ok()?;
+    // SAFETY: it was made just now, and nobody else knows of it.
+    Some(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Whether this process ignores a signal.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    // SAFETY: all zeros are a valid action, to be written over.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: `action` is live for the call, and nothing is changed.
+    let code = unsafe { libc::sigaction(signal as libc::c_int, std::ptr::null(), &raw mut action) };
+    code == 0 && (action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0)
+}
+
+/// While it lives, ended children wait to be asked why, although the program ignores SIGCHLD.
+pub(crate) struct ChildrenWait(SigAction);
+
+impl ChildrenWait {
+    /// None if they do so anyway.
+    pub(crate) fn new() -> Option<Self> {
+        let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+        let is_ignored = is_ignored(Signal::SIGCHLD);
+        // SAFETY: the default action runs no code of this process.
+        is_ignored.then(|| unsafe { sigaction(Signal::SIGCHLD, &default) }.ok().map(Self)).flatten()
+    }
+}
+
+impl Drop for ChildrenWait {
+    fn drop(&mut self) {
+        // SAFETY: what was right before is right again.
+        let _ = unsafe { sigaction(Signal::SIGCHLD, &self.0) };
+    }
+}
+
+/// In a worker: from now on SIGTERM and SIGINT mean to stop in order, and so does the death of the supervisor, after
+/// which there are `grace_seconds` left. False if the supervisor is gone already.
 pub(crate) fn obey(supervisor: Pid, grace_seconds: u32) -> io::Result<bool> {
     SUPERVISOR.store(supervisor.as_raw(), SeqCst);
     GRACE_SECONDS.store(grace_seconds.max(1), SeqCst);
     STOPPING.store(0, SeqCst);
     let action = SigAction::new(SigHandler::Handler(on_stop), SaFlags::empty(), SigSet::empty());
-    // A terminal sends SIGINT to all of them at once; it means the same.
+    // A terminal sends SIGINT to workers, too. Where it is ignored, that was meant for them as well.
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
-        // SAFETY: the handler only stores to atomics and makes system calls that a handler may make, and leaves errno
-        // alone.
-        unsafe { sigaction(signal, &action) }?;
+        if signal == Signal::SIGTERM || !is_ignored(signal) {
+            // SAFETY: the handler only stores to atomics and makes system calls that a handler may make, and leaves
+            // errno alone.
+            unsafe { sigaction(signal, &action) }?;
+        }
     }
     let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
     for signal in [Signal::SIGALRM, Signal::SIGCHLD] {
         // SAFETY: the default action runs no code of this process.
         unsafe { sigaction(signal, &default) }?;
     }
-    // SAFETY: only sets which signal this process gets when its parent ends.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    ends_with_parent()?;
     Ok(getppid() == supervisor)
 }
 
@@ -84,6 +151,18 @@ fn stop_here() {
         // Nobody is left to end a worker that does not stop: the kernel does.
         // SAFETY: sets a timer whose signal has its default action.
         unsafe { libc::alarm(GRACE_SECONDS.load(Relaxed)) };
+    }
+}
+
+/// Whether this process is a worker.
+pub(crate) fn is_worker() -> bool {
+    SUPERVISOR.load(Relaxed) != 0
+}
+
+/// In a worker that supervises others, and so reads its signals itself: it shall stop.
+pub(crate) fn note_stop() {
+    if is_worker() {
+        stop_here();
     }
 }
 
