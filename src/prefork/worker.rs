@@ -1,18 +1,19 @@
 //! A worker's side: who it is, what it may use, and when to stop.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::LOOK_AGAIN;
 use crate::pool::LimitPool;
 use crate::sys::fork::PerProcess;
 use crate::sys::{clock, process};
-
-/// How long to sleep at most before looking whether the supervisor is gone, in case the kernel's signal was lost.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a worker is given.
 #[derive(Debug)]
@@ -50,41 +51,61 @@ impl Worker {
 
     /// Completes when it shall stop.
     pub fn stopped(&self) -> Stopped {
-        Stopped(())
+        Stopped(None)
     }
 }
 
 /// Completes when a worker shall stop; see [`Worker::stopped`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct Stopped(());
+pub struct Stopped(Option<u64>);
 
-/// Those who want to know, and whether a thread waits in their place.
+/// Those who want to know, each with a number of its own, and whether a thread waits in their place.
 #[derive(Default)]
 struct Watch {
-    wakers: Vec<Waker>,
+    wakers: HashMap<u64, Waker>,
     is_running: bool,
 }
 
 static WATCH: PerProcess<Mutex<Watch>> = PerProcess::new();
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+fn lock(watch: &Mutex<Watch>) -> MutexGuard<'_, Watch> {
+    watch.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        if let Some(number) = self.0 {
+            let waker = lock(WATCH.get(Mutex::default)).wakers.remove(&number);
+            // Not under the lock: it may be the last of a task that drops more of these.
+            drop(waker);
+        }
+    }
+}
 
 impl Future for Stopped {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         if process::is_stopping() {
             return Poll::Ready(());
         }
         let watch = WATCH.get(Mutex::default);
-        let mut guard = watch.lock().unwrap_or_else(PoisonError::into_inner);
-        if !guard.wakers.iter().any(|waker| waker.will_wake(context.waker())) {
-            guard.wakers.push(context.waker().clone());
-        }
+        let number = *self.0.get_or_insert_with(|| NUMBERS.fetch_add(1, Relaxed));
+        let mut guard = lock(watch);
+        let replaced = guard.wakers.insert(number, context.waker().clone());
         if !guard.is_running {
             let thread = std::thread::Builder::new().name("limitset-stop".to_owned());
             guard.is_running = thread.spawn(move || wait_and_wake(watch)).is_ok();
         }
+        let is_running = guard.is_running;
         drop(guard);
+        if !is_running {
+            // Without a thread the executor has to come back by itself.
+            context.waker().wake_by_ref();
+        }
+        drop(replaced);
         if process::is_stopping() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
@@ -93,11 +114,11 @@ fn wait_and_wake(watch: &Mutex<Watch>) {
     // The handler may run in any thread; it need not be this one.
     let _ = nix::sys::signal::SigSet::all().thread_block();
     while !process::wait_for_stop(clock::nanos(LOOK_AGAIN)) {}
-    let mut guard = watch.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut guard = lock(watch);
     let wakers = std::mem::take(&mut guard.wakers);
     guard.is_running = false;
     drop(guard);
-    wakers.into_iter().for_each(Waker::wake);
+    wakers.into_values().for_each(Waker::wake);
 }
 
 /// What a worker may return: nothing, or a result. An error is printed and makes the worker count as failed.
