@@ -119,6 +119,11 @@ impl Worker {
         assert_eq!(self.hear(), line);
     }
 
+    /// Waits until neither it nor any process that it started can say anything any more; gives what was still said.
+    pub fn hear_until_silence(&mut self) -> Vec<String> {
+        (&mut self.output).lines().map(Result::unwrap).collect()
+    }
+
     /// Sends the worker a line.
     pub fn tell(&mut self, line: &str) {
         writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();

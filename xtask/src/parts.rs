@@ -180,8 +180,18 @@ fn unit(root: &Path) -> io::Result<Vec<Step>> {
 }
 
 /// Integration tests that have a part of their own, besides those whose names begin with `crash`.
-const OWN_PARTS: &[&str] =
-    &["examples", "hammer", "interop", "processes", "set_processes", "waiting", "waiting_async", "world"];
+const OWN_PARTS: &[&str] = &[
+    "events",
+    "examples",
+    "hammer",
+    "interop",
+    "prefork",
+    "processes",
+    "set_processes",
+    "waiting",
+    "waiting_async",
+    "world",
+];
 
 /// The integration tests in `folder`, but for those that have a part of their own.
 fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {

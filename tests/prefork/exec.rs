@@ -1,0 +1,107 @@
+//! Workers that are this program, run again.
+
+use std::time::Duration;
+
+use limitset::{CallLimit, ExitReason, LimitSet, PreforkError, Restart, StartBy};
+use nix::sys::signal::Signal;
+use nix::unistd::getppid;
+
+use crate::support::{self, TempName, say};
+use crate::{children, exit, prefork, reasons, tell_supervisor, until};
+
+pub(crate) const TESTS: [(&str, fn()); 6] = [
+    ("workers_run_again_share_a_set_by_its_name", || in_a_process("budget")),
+    ("workers_run_again_have_the_programs_signals_and_drain", || in_a_process("drain")),
+    ("workers_run_again_may_follow_threads", || in_a_process("threads")),
+    ("workers_run_again_may_not_run_workers_again", || in_a_process("nested")),
+    ("an_order_that_makes_no_sense_is_an_error", || in_a_process("bad_order")),
+    ("a_worker_whose_supervisor_died_before_it_began_is_no_supervisor", orphaned_early),
+];
+
+fn in_a_process(case: &str) {
+    let name = TempName::new();
+    let worker = support::Worker::start("exec", &[case, &name.0]);
+    assert!(worker.finish().success(), "{case}");
+}
+
+/// Comes here once as the supervisor, and once as each of the workers.
+pub(crate) fn role(arguments: &[String]) {
+    let name = &arguments[1];
+    let set = LimitSet::builder().limit(CallLimit::per_hour(5)).open(name).unwrap();
+    let options = || prefork(2).start_by(StartBy::Exec).restart(Restart::Never).limits(&set);
+    match arguments[0].as_str() {
+        "budget" => {
+            let report = options().run(|worker| {
+                assert_eq!(worker.limits().worker(), worker.index());
+                let granted = (0..4).filter(|_| worker.limits().try_acquire(()).is_ok()).count();
+                exit(10 + i32::try_from(granted).unwrap());
+            });
+            let granted = reasons(&report.unwrap()).into_iter().map(|reason| match reason {
+                ExitReason::Failed { code } => code - 10,
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(granted.sum::<i32>(), 5);
+            assert_eq!(set.stats().unwrap().limit("call_count").unwrap().granted, 5);
+        }
+        "drain" => {
+            let report = options().run(|worker| {
+                let blocked = nix::sys::signal::SigSet::thread_get_mask().unwrap();
+                assert!(Signal::iterator().all(|signal| !blocked.contains(signal)), "{blocked:?}");
+                if worker.index() == 0 {
+                    tell_supervisor(Signal::SIGTERM);
+                }
+                while !worker.wait_for_stop(Duration::from_secs(60)) {}
+            });
+            // One may be told before it has come as far as to be a worker.
+            let ended = [ExitReason::Finished, crate::killed_by(Signal::SIGTERM)];
+            let reasons = reasons(&report.unwrap());
+            assert!(reasons[0] == ExitReason::Finished && ended.contains(&reasons[1]), "{reasons:?}");
+        }
+        "threads" => {
+            let (more, is_over) = std::sync::mpsc::channel::<()>();
+            let other = std::thread::spawn(move || is_over.recv());
+            let report = options().run(|worker| drop(worker.limits().try_acquire(()).unwrap()));
+            assert_eq!(reasons(&report.unwrap()), [ExitReason::Finished; 2]);
+            drop(more);
+            other.join().unwrap().unwrap_err();
+        }
+        "nested" => {
+            let report = options().run(|_| {
+                // Its workers would come to the outer `run`, and so on for ever.
+                let error = options().run(|_| {}).unwrap_err();
+                assert!(matches!(error, PreforkError::Nested), "{error}");
+                // Forked ones are another matter.
+                assert_eq!(prefork(1).run(|_| {}).unwrap().exits, 1);
+            });
+            assert_eq!(reasons(&report.unwrap()), [ExitReason::Finished; 2]);
+        }
+        "bad_order" => {
+            // SAFETY: this process has one thread.
+            unsafe { std::env::set_var("LIMITSET_WORKER", "0:zero") };
+            let error = options().run(|_| {}).unwrap_err();
+            assert!(matches!(&error, PreforkError::Order { found } if found == "0:zero"), "{error}");
+            // Forked workers take no orders.
+            assert_eq!(prefork(1).run(|_| {}).unwrap().exits, 1);
+        }
+        "early" => {
+            if std::env::var_os("LIMITSET_WORKER").is_some() {
+                let supervisor = getppid();
+                say("early");
+                until(|| getppid() != supervisor);
+            }
+            options().run(|_| {}).unwrap();
+            say("went on");
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(children(), "");
+}
+
+fn orphaned_early() {
+    let name = TempName::new();
+    let mut supervisor = support::Worker::start("exec", &["early", &name.0]);
+    supervisor.expect("early");
+    supervisor.expect("early");
+    supervisor.kill();
+    assert_eq!(supervisor.hear_until_silence(), [""; 0]);
+}
