@@ -1,6 +1,8 @@
 //! A pool as text, for another process.
 
+use std::ffi::OsString;
 use std::fmt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -10,7 +12,7 @@ use super::{Balance, LimitPool, PoolError};
 use crate::set::LimitSet;
 
 /// What a process needs to make a pool of sets that exist. As text it can be handed over on a command line or in the
-/// environment.
+/// environment; bytes of paths that would be in the way there are written as %3a.
 ///
 /// ```
 /// use limitset::{CallLimit, LimitPool, LimitSet, PoolDescription};
@@ -48,9 +50,32 @@ impl PoolDescription {
 
 impl fmt::Display for PoolDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.names.iter().map(|name| name.display().to_string()).collect();
-        write!(f, "{}:{}", self.balance.name(), names.join(":"))
+        f.write_str(self.balance.name())?;
+        for name in &self.names {
+            f.write_str(":")?;
+            for byte in name.as_os_str().as_bytes() {
+                match byte {
+                    b':' | b'%' | ..=b' ' | 0x7f.. => write!(f, "%{byte:02x}")?,
+                    byte => write!(f, "{}", char::from(*byte))?,
+                }
+            }
+        }
+        Ok(())
     }
+}
+
+/// A name as it was before it became part of a text.
+fn decoded(text: &str) -> Option<PathBuf> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        let is_code = code.bytes().all(|digit| digit.is_ascii_hexdigit());
+        bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| is_code)?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    let is_name = !bytes.is_empty() && !bytes.contains(&0);
+    is_name.then(|| PathBuf::from(OsString::from_vec(bytes)))
 }
 
 /// A text that describes no pool.
@@ -70,10 +95,7 @@ impl FromStr for PoolDescription {
         let bad = || BadDescription { found: text.to_owned() };
         let (balance, names) = text.split_once(':').ok_or_else(bad)?;
         let balance = Balance::ALL.into_iter().find(|it| it.name() == balance).ok_or_else(bad)?;
-        let names: Vec<_> = names.split(':').map(PathBuf::from).collect();
-        if names.iter().any(|name| name.as_os_str().is_empty()) {
-            return Err(bad());
-        }
+        let names = names.split(':').map(decoded).collect::<Option<_>>().ok_or_else(bad)?;
         Ok(Self { names, balance })
     }
 }
