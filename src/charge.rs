@@ -61,7 +61,7 @@ impl LimitSet {
                 events::refused(self, request.name(), &refusal);
                 Err(refusal)
             }
-            Err(trouble) => Ok(self.on_trouble(trouble)?.into()),
+            Err(trouble) => Ok(self.on_trouble(trouble, request.name())?.into()),
         }
     }
 

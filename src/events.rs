@@ -12,10 +12,13 @@
 //! | `reaped` | warn | `participants`, `permits` |
 //! | `reconfigured` | info | `limits` |
 //! | `skipped` | warn | `index`: of a set in a pool that was removed |
+//!
+//! Not told: the dead that are found while a process attaches, when there is no set yet to speak of. `Stats` counts them.
 
 use std::time::Duration;
 
 use crate::answer::{AcquireError, Unavailable};
+use crate::engine::Swept;
 use crate::set::LimitSet;
 
 /// Tells an event, if anybody can hear it.
@@ -23,8 +26,11 @@ macro_rules! tell {
     ($level:ident, $name:literal, $set:expr $(, $field:ident = $value:expr)* $(,)?) => {
         #[cfg(feature = "tracing")]
         tracing::$level!(target: "limitset", set = %$set.segment().view().path().display(), $($field = $value,)* $name);
+        // Named, so that nothing is unused; never called, so that nothing happens.
         #[cfg(not(feature = "tracing"))]
-        let _ = (&$set, $(&$value),*);
+        let _ = || {
+            let _ = (&$set, $(&$value),*);
+        };
     };
 }
 
@@ -39,6 +45,9 @@ pub(crate) fn waited(set: &LimitSet, label: Option<&str>, ticket: u64, time: Dur
 
 /// Whatever kind of refusal it was.
 pub(crate) fn refused(set: &LimitSet, label: Option<&str>, error: &AcquireError) {
+    if cfg!(not(feature = "tracing")) {
+        return;
+    }
     match error {
         AcquireError::Denied(denial) => {
             for limit in denial.violations() {
@@ -74,17 +83,21 @@ pub(crate) fn refused(set: &LimitSet, label: Option<&str>, error: &AcquireError)
     }
 }
 
-pub(crate) fn not_enforced(set: &LimitSet, why: &Unavailable) {
-    tell!(warn, "not_enforced", set, why = why.to_string());
+pub(crate) fn not_enforced(set: &LimitSet, label: Option<&str>, why: &Unavailable) {
+    tell!(warn, "not_enforced", set, label = label, why = why.to_string());
 }
 
 pub(crate) fn recovered(set: &LimitSet) {
     tell!(warn, "recovered", set);
 }
 
-pub(crate) fn reaped(set: &LimitSet, participants: u64, permits: u64) {
-    if participants > 0 {
-        tell!(warn, "reaped", set, participants = participants, permits = permits);
+/// What a search for the dead has found.
+pub(crate) fn swept(set: &LimitSet, swept: &Swept) {
+    if swept.is_stolen {
+        recovered(set);
+    }
+    if swept.participants > 0 {
+        tell!(warn, "reaped", set, participants = swept.participants, permits = swept.permits);
     }
 }
 

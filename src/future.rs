@@ -129,7 +129,7 @@ impl AcquireFuture {
             Ok(Ok(Joined::Granted(acquisition))) => return Poll::Ready(Ok(acquisition)),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Poll::Ready(Err(refusal)),
-            Err(trouble) => return Poll::Ready(self.set.on_trouble(trouble)),
+            Err(trouble) => return Poll::Ready(self.set.on_trouble(trouble, ask.label)),
         };
         match helper::watch(&self.set, &waiting, context.waker()) {
             Ok(ticket) => {
@@ -138,7 +138,7 @@ impl AcquireFuture {
             }
             Err(trouble) => {
                 waiting.abandon(&self.set, &ask);
-                Poll::Ready(self.set.on_trouble(trouble))
+                Poll::Ready(self.set.on_trouble(trouble, ask.label))
             }
         }
     }
@@ -164,7 +164,7 @@ impl AcquireFuture {
                 Err(trouble) => {
                     waiting.abandon(&self.set, &ask);
                     self.state = State::Over;
-                    Poll::Ready(self.set.on_trouble(trouble))
+                    Poll::Ready(self.set.on_trouble(trouble, ask.label))
                 }
             },
         }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use crate::answer::Trouble;
 use crate::engine::Engine;
+use crate::events;
 use crate::set::{LimitSet, attach_trouble};
 use crate::sys::fork::PerProcess;
 use crate::sys::machine::Machine;
@@ -167,7 +168,9 @@ fn sweep_if_due(set: &LimitSet) {
         && engine.block.sweep_is_due(view.machine.doorbell_slice)
     {
         // What stands in the way of a sweep is found by those who want something of the set.
-        let _ = engine.sweep(me, clock::monotonic().saturating_add(SWEEP_PATIENCE), &set.clock());
+        if let Ok(swept) = engine.sweep(me, clock::monotonic().saturating_add(SWEEP_PATIENCE), &set.clock()) {
+            events::swept(set, &swept);
+        }
         let _ = view.look_at_name();
     }
 }

@@ -112,16 +112,20 @@ impl LimitSet {
                 events::refused(self, request.name(), &refusal);
                 Err(refusal)
             }
-            Err(trouble) => self.on_trouble(trouble),
+            Err(trouble) => self.on_trouble(trouble, request.name()),
         }
     }
 
     /// What the set's policy makes of trouble.
-    pub(crate) fn on_trouble(&self, trouble: Trouble) -> Result<Acquisition, AcquireError> {
+    pub(crate) fn on_trouble(
+        &self,
+        trouble: Trouble,
+        label: Option<&str>,
+    ) -> Result<Acquisition, AcquireError> {
         match trouble {
             Trouble::Unavailable(why) if self.inner.on_unavailable == OnUnavailable::Allow => {
                 self.count_unenforced();
-                events::not_enforced(self, &why);
+                events::not_enforced(self, label, &why);
                 Ok(Acquisition::not_enforced(self.clone()))
             }
             trouble => Err(trouble.into()),
@@ -328,7 +332,7 @@ impl LimitSet {
         let swept = self.engine()?.sweep(me, segment.deadline(), &self.inner.clock);
         let looked = swept.and_then(|swept| segment.view().look_at_name().map(|()| swept));
         let swept = looked.map_err(|fault| self.trouble(fault))?;
-        events::reaped(self, swept.participants, swept.permits);
+        events::swept(self, &swept);
         Ok(swept.permits)
     }
 

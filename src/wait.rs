@@ -108,7 +108,7 @@ impl LimitSet {
             Ok(Ok(Joined::Granted(acquisition))) => return Ok(acquisition),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Err(refusal),
-            Err(trouble) => return self.on_trouble(trouble),
+            Err(trouble) => return self.on_trouble(trouble, ask.label),
         };
         waiting.wait(self, ask)
     }
@@ -188,7 +188,7 @@ impl Waiting {
         loop {
             if let Err(trouble) = self.sleep(set) {
                 self.abandon(set, ask);
-                return set.on_trouble(trouble);
+                return set.on_trouble(trouble, ask.label);
             }
             if let Looked::Over(answer) = self.look(set, ask) {
                 return answer;
@@ -200,9 +200,10 @@ impl Waiting {
         let me = set.segment().participant().map_err(attach_trouble)?;
         let view = set.segment().view();
         let interval = view.machine.doorbell_slice;
-        let slept = set
-            .engine()?
-            .sleep(me, &self.place, self.deadline, interval, &set.clock(), || view.look_at_name());
+        let slept = set.engine()?.sleep(me, &self.place, self.deadline, interval, &set.clock(), |swept| {
+            events::swept(set, &swept);
+            view.look_at_name()
+        });
         slept.map_err(|fault| set.trouble(fault))
     }
 
@@ -210,6 +211,8 @@ impl Waiting {
     pub(crate) fn look(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
         let looked = self.look_quietly(set, ask);
         match &looked {
+            // That it was let through unasked has been told.
+            Looked::Over(Ok(held)) if !held.enforced() => {}
             Looked::Over(Ok(held)) => {
                 let waited = clock::monotonic().saturating_sub(self.since);
                 events::waited(set, ask.label, held.ticket(), Duration::from_nanos(waited));
@@ -256,7 +259,7 @@ impl Waiting {
             },
             Err(trouble) => {
                 self.abandon(set, ask);
-                Looked::Over(set.on_trouble(trouble))
+                Looked::Over(set.on_trouble(trouble, ask.label))
             }
         }
     }

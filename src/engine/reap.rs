@@ -18,6 +18,8 @@ pub struct Swept {
     pub participants: u64,
     /// How many permits they held.
     pub permits: u64,
+    /// Whether one of them held the lock.
+    pub is_stolen: bool,
 }
 
 impl<E: Env> Engine<'_, E> {
@@ -37,12 +39,12 @@ impl<E: Env> Engine<'_, E> {
         let sweeps = self.block.word(StateMap::SWEEPS)?;
         // Not under the lock: a statistic that two sweeps at one time may count once.
         env.store64(sweeps, env.load64(sweeps, Relaxed).wrapping_add(1), Relaxed);
+        let mut swept = Swept::default();
         let holder = env.load32(self.block.lock, Acquire);
         if slot_of(holder) != 0 && self.block.slots.is_word_dead(holder) {
             // It may have owed somebody a ring. Whoever takes the lock from it sees to that.
-            drop(self.lock(me, deadline)?);
+            swept.is_stolen |= self.lock(me, deadline)?.is_stolen();
         }
-        let mut swept = Swept::default();
         for slot in 1..=self.block.slots.count() {
             let row = self.holdings().row(slot);
             let generation = env.load64(self.block.word(row)?, Relaxed);
@@ -51,6 +53,7 @@ impl<E: Env> Engine<'_, E> {
                 continue;
             }
             let mut guard = self.lock(me, deadline)?;
+            swept.is_stolen |= guard.is_stolen();
             if guard.get(row)? == generation && self.block.slots.is_dead(owner) {
                 let now = self.now(&guard, time.reading())?;
                 swept.permits = swept.permits.saturating_add(self.empty_row(&mut guard, slot, now)?);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use smallvec::SmallVec;
 
 use super::queue::{FREE, GRANTED, WAITING};
-use super::{Engine, Wants};
+use super::{Engine, Swept, Wants};
 use crate::core::{Env, Fault, Guard, NEVER, Participant, Waited, Waiting};
 use crate::layout::state::{RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
@@ -250,7 +250,8 @@ impl<E: Env> Engine<'_, E> {
         Ok(first)
     }
 
-    /// Sleeps until there is a reason to look, or until `deadline`. After each slice, `slice_over` may end it.
+    /// Sleeps until there is a reason to look, or until `deadline`. After each slice, `slice_over` is told which of the
+    /// dead were found, and may end it.
     pub fn sleep(
         &self,
         me: Participant,
@@ -258,7 +259,7 @@ impl<E: Env> Engine<'_, E> {
         deadline: u64,
         interval: u64,
         time: &impl Time,
-        mut slice_over: impl FnMut() -> Result<(), Fault>,
+        mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let env = self.block.env;
         let doorbell = self.waiters.doorbell(place.waiter)?;
@@ -269,11 +270,12 @@ impl<E: Env> Engine<'_, E> {
             let waited = env.wait(Waiting::Doorbell, doorbell, place.seen, until);
             // Its deadline or alarm ends a wait like a slice does: alarms that come often must not keep us from the dead.
             if waited == Waited::SliceOver && self.block.sweep_is_due(interval) {
-                match self.sweep(me, deadline, time) {
-                    Ok(_) | Err(Fault::Busy { .. }) => {}
+                let swept = match self.sweep(me, deadline, time) {
+                    Ok(swept) => swept,
+                    Err(Fault::Busy { .. }) => Swept::default(),
                     Err(fault) => return Err(fault),
-                }
-                slice_over()?;
+                };
+                slice_over(swept)?;
             }
             if until != NEVER && env.now() >= until {
                 return Ok(());
