@@ -207,7 +207,7 @@ impl Prefork {
         self
     }
 
-    /// Forks although other threads run. Right only if the workers need nothing that those threads may have locked.
+    /// Forks although other threads run, now or when a worker is replaced. Right only if the workers need nothing that those threads may have locked.
     pub fn allow_threads(mut self, yes: bool) -> Self {
         self.allow_threads = yes;
         self
@@ -265,13 +265,6 @@ impl Prefork {
         T: WorkerOutcome,
     {
         let limits = std::mem::replace(&mut self.limits, ().into()).into_pool(Sharing::Processes)?;
-        if self.start_by == StartBy::Fork && !self.allow_threads {
-            let found =
-                process::other_threads().map_err(|source| PreforkError::Start { index: 0, source })?;
-            if found > 0 {
-                return Err(PreforkError::Threads { found });
-            }
-        }
         if self.start_by == StartBy::Exec {
             if process::is_worker() {
                 return Err(PreforkError::Nested);

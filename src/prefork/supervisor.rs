@@ -287,7 +287,9 @@ where
                     self.restarts += 1;
                 }
                 // A machine that is short of processes for a while is no reason to end those that run.
-                Err(_) if slot.quick_ends.saturating_add(1) < self.options.give_up_after => {
+                Err(PreforkError::Start { .. })
+                    if slot.quick_ends.saturating_add(1) < self.options.give_up_after =>
+                {
                     slot.quick_ends += 1;
                     let wait = self.options.backoff(slot.quick_ends);
                     slot.state = State::Resting { until: now + wait };
@@ -335,6 +337,13 @@ where
     }
 
     fn fork(&self, index: usize) -> Result<Pid, PreforkError> {
+        let failed = |source| PreforkError::Start { index, source };
+        if !self.options.allow_threads {
+            let found = process::other_threads().map_err(failed)?;
+            if found > 0 {
+                return Err(PreforkError::Threads { found });
+            }
+        }
         let supervisor = getpid();
         let grace = self.options.grace_seconds();
         let child = || {
@@ -350,7 +359,7 @@ where
             }
             work(&self.work, Worker { index, limits: self.limits.for_worker(index) })
         };
-        process::fork(child).map_err(|source| PreforkError::Start { index, source })
+        process::fork(child).map_err(failed)
     }
 
     fn execute(&self, index: usize) -> Result<Pid, PreforkError> {
