@@ -12,13 +12,14 @@ use nix::unistd::{ForkResult, Pid, getpid};
 
 use crate::{Shared, be_deaf, children, in_a_process, killed_by, prefork, reasons, tell_supervisor, until};
 
-pub(crate) const TESTS: [(&str, fn()); 14] = [
+pub(crate) const TESTS: [(&str, fn()); 15] = [
     ("workers_share_one_budget", || in_a_process("budget")),
     ("without_limits_workers_have_limits_that_allow_everything", || in_a_process("no_limits")),
     ("each_worker_begins_with_its_own_set", || in_a_process("own_set")),
     ("a_set_for_threads_is_refused", || in_a_process("thread_set")),
     ("a_worker_added_by_hand_has_a_number_of_its_own", || in_a_process("add")),
     ("other_threads_are_a_reason_not_to_fork", || in_a_process("threads")),
+    ("threads_started_since_are_a_reason_not_to_replace", || in_a_process("threads_later")),
     ("our_own_helper_thread_is_none", || in_a_process("helper")),
     ("a_worker_on_one_thread_of_tokio_hears_that_it_shall_stop", || in_a_process("tokio")),
     ("who_no_longer_waits_to_be_stopped_is_forgotten", || in_a_process("forgotten")),
@@ -36,6 +37,7 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("thread_set", thread_set),
     ("add", add),
     ("threads", threads),
+    ("threads_later", threads_later),
     ("helper", helper),
     ("tokio", tokio_worker),
     ("forgotten", forgotten),
@@ -116,6 +118,25 @@ fn threads() {
     drop(done);
     other.join().unwrap().unwrap_err();
     assert_eq!(prefork(1).run(|_| {}).unwrap().exits, 1);
+}
+
+/// A thread that was started since.
+fn threads_later() {
+    for allowed in [false, true] {
+        let mut supervisor = prefork(1).allow_threads(allowed).start(|_| be_deaf()).unwrap();
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || is_done.recv());
+        kill(Pid::from_raw(supervisor.running()[0].1), Signal::SIGKILL).unwrap();
+        let mut stepped = Ok(());
+        until(|| {
+            stepped = supervisor.step().map(drop);
+            stepped.is_err() || supervisor.restarts() == 1
+        });
+        assert_eq!(stepped.is_ok(), allowed);
+        assert_eq!(supervisor.add().is_ok(), allowed);
+        drop(done);
+        other.join().unwrap().unwrap_err();
+    }
 }
 
 fn helper() {
