@@ -304,7 +304,8 @@ impl Prefork {
             let due = if is_all { due } else { Some(due.map_or(LOOK_AGAIN, |due| due.min(LOOK_AGAIN))) };
             let timeout = due.map_or(PollTimeout::NONE, |due| {
                 // Rounded up: a little late is better than a little early, over and over.
-                PollTimeout::try_from(due + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+                PollTimeout::try_from(due.saturating_add(Duration::from_millis(1)))
+                    .unwrap_or(PollTimeout::MAX)
             });
             match poll(&mut sources, timeout) {
                 Ok(_) | Err(nix::errno::Errno::EINTR) => {}

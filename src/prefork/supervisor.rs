@@ -292,7 +292,7 @@ where
                 {
                     slot.quick_ends += 1;
                     let wait = self.options.backoff(slot.quick_ends);
-                    slot.state = State::Resting { until: now + wait };
+                    slot.state = State::Resting { until: after(now, wait) };
                     sooner(wait);
                 }
                 Err(error) => return Err(error),
@@ -320,7 +320,7 @@ where
             slot.is_given_up = slot.quick_ends >= self.options.give_up_after;
             if !slot.is_given_up {
                 let wait = self.options.backoff(slot.quick_ends);
-                slot.state = State::Resting { until: now + wait };
+                slot.state = State::Resting { until: after(now, wait) };
                 exit.restarts_in = Some(wait);
             }
         }
@@ -407,6 +407,12 @@ fn ended(pid: Pid) -> Result<Option<ExitReason>, PreforkError> {
         Err(nix::errno::Errno::EINTR) => None,
         Err(error) => return Err(PreforkError::Wait { source: error.into() }),
     })
+}
+
+/// An instant `wait` later, or so far away that it makes no difference.
+fn after(now: Instant, wait: Duration) -> Instant {
+    const FAR: Duration = Duration::from_secs(1 << 32);
+    now.checked_add(wait).unwrap_or(now + FAR)
 }
 
 fn ask_to_stop(pid: Pid) {
