@@ -117,7 +117,7 @@ fn drive(address: SocketAddr, mut output: &PipeWriter) -> std::io::Result<()> {
             Err(_) => lost += 1,
         }
     }
-    writeln!(output, "{answered} {refused} {lost} {}", started.elapsed().as_millis())
+    writeln!(output, "{answered} {refused} {lost} {}", started.elapsed().as_nanos())
 }
 
 fn ask(address: SocketAddr) -> std::io::Result<u16> {
@@ -135,15 +135,15 @@ fn check(limits: &LimitSet, mut output: PipeReader) -> Outcome<()> {
     let mut seen = String::new();
     output.read_to_string(&mut seen)?;
     let seen: Vec<u64> = seen.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    let [answered, refused, lost, millis] = seen[..] else { return Err("the client said nothing".into()) };
+    let [answered, refused, lost, nanos] = seen[..] else { return Err("the client said nothing".into()) };
     limits.reap()?;
     let stats = limits.stats()?;
     let charged = stats.limit("call_count").map_or(0, |limit| limit.consumed);
     let in_flight = stats.limit("in_flight").map_or(0, |limit| limit.in_use);
-    let windows = u128::from(millis).div_ceil(WINDOW.as_millis());
+    let windows = u128::from(nanos).div_ceil(WINDOW.as_nanos());
     let most = BUDGET * u64::try_from(windows)?;
     println!("{answered} answered, {refused} refused, {lost} lost with their worker");
-    println!("{charged} charged in {millis} ms, at most {most} allowed; {in_flight} in flight");
+    println!("{charged} charged in {windows} windows, at most {most} allowed; {in_flight} in flight");
 
     assert!(charged <= most, "the budget did not hold");
     assert!(answered > BUDGET && refused > 0, "it was not put to the test");

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use limitset::{ExitReason, Restart};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, kill, raise, sigaction};
-use nix::unistd::{Pid, getpid};
+use nix::unistd::{Pid, getpid, getppid};
 
 use crate::{
     Shared, be_deaf, children, in_a_process, killed_by, prefork, reasons, state_of, tell_supervisor, until,
 };
 
-pub(crate) const TESTS: [(&str, fn()); 15] = [
+pub(crate) const TESTS: [(&str, fn()); 16] = [
     ("sigterm_lets_workers_finish", || in_a_process("drain")),
     ("a_second_sigterm_kills", || in_a_process("second_term")),
+    ("times_without_end_are_no_trouble", || in_a_process("endless")),
     ("a_signal_that_comes_last_of_all_ends_nobody", || in_a_process("last_signal")),
     ("sigint_at_a_terminal_lets_workers_finish", || in_a_process("interrupt")),
     ("a_stopped_worker_is_continued_to_finish", || in_a_process("stopped")),
@@ -32,6 +33,7 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("drain", drain),
     ("second_term", second_term),
     ("last_signal", last_signal),
+    ("endless", endless),
     ("interrupt", interrupt),
     ("stopped", stopped),
     ("stopped_deaf", stopped_deaf),
@@ -74,6 +76,29 @@ fn second_term() {
     });
     assert_eq!(reasons(&report.unwrap()), [killed_by(Signal::SIGKILL); 2]);
     assert_eq!(children(), "");
+}
+
+fn endless() {
+    let shared = Shared::new();
+    let options = prefork(2).drain_time(Duration::MAX).backoff_times(Duration::MAX, Duration::MAX);
+    let report = options.stable_after(Duration::MAX).run(|worker| {
+        if worker.index() == 0 {
+            std::process::exit(1);
+        }
+        // As soon as the other one is buried, never to rise.
+        until(|| children_of(getppid()) == 1);
+        shared.count(0);
+        tell_supervisor(Signal::SIGTERM);
+        until(|| worker.stopping());
+    });
+    let report = report.unwrap();
+    assert_eq!(reasons(&report), [ExitReason::Failed { code: 1 }, ExitReason::Finished]);
+    assert_eq!((report.restarts, shared.get(0)), (0, 1));
+}
+
+fn children_of(parent: Pid) -> usize {
+    let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
+    children.split_whitespace().count()
 }
 
 /// The last worker ends and the signal comes while the supervisor looks elsewhere.
