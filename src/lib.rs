@@ -48,6 +48,8 @@
 //! | [`LimitSet`] | the limits together: opened by its [builder](LimitSetBuilder), acquired from, changed live, removed |
 //! | [`Request`] | what can be asked for, and in which forms |
 //! | [`Acquisition`] | what was granted: report its use, release it, cancel it |
+//! | [`LimitPool`] | several sets behind a balancer; made of [anything](AnyLimits) |
+//! | [`Prefork`] | workers that share limits: forked, replaced, stopped |
 //! | [`AcquireError`] | why nothing was; [`Denial`] has the status of every limit |
 //! | [`Stats`] | a set at one instant; a [`SetObserver`] sees it without taking part |
 //! | [`Clock`] | the clock of a set; tests move a [manual](Clock::Manual) one |
