@@ -3,15 +3,17 @@
 use std::time::Duration;
 
 use limitset::{LimitSet, ResourceLimit, Restart};
+use nix::sys::signal::{Signal, raise};
 use nix::unistd::{Uid, geteuid, setuid};
 
 use crate::support::{self, TempName, say};
 use crate::{be_deaf, exit, prefork, until};
 
-pub(crate) const TESTS: [(&str, fn()); 6] = [
+pub(crate) const TESTS: [(&str, fn()); 7] = [
     ("workers_of_a_killed_supervisor_stop", || stop("polite")),
     ("workers_of_a_killed_supervisor_that_do_not_listen_are_ended", || stop("deaf")),
     ("workers_of_a_killed_supervisor_stop_although_they_changed_their_user", changed_user),
+    ("workers_of_a_supervisor_that_dies_as_it_forks_are_ended", stillborn),
     ("tasks_of_a_killed_supervisor_stop", || stop("async")),
     ("a_supervisor_within_a_worker_stops_with_its_own", || stop("nested")),
     ("workers_of_a_supervisor_that_unwinds_are_ended", || stop("panic")),
@@ -25,6 +27,10 @@ pub(crate) fn role(arguments: &[String]) {
     let set = LimitSet::attach(&arguments[1]).unwrap();
     // Seconds are the least that an alarm knows.
     let options = || prefork(WORKERS).limits(&set).drain_time(Duration::from_secs(1));
+    if way == "stillborn" {
+        let _workers = options().start(|_| be_deaf()).unwrap();
+        raise(Signal::SIGKILL).unwrap();
+    }
     if way == "panic" {
         let tell = |_: &limitset::WorkerExit| panic!("as this test wants it");
         let run = options().restart(Restart::Never).on_exit(tell).run(|worker| {
@@ -64,6 +70,16 @@ fn changed_user() {
         stop("unprivileged");
     } else {
         println!("SKIPPED a worker that changes its user: that takes root");
+    }
+}
+
+/// Some workers find their supervisor dead before they can ask the kernel to be told of it.
+fn stillborn() {
+    let name = TempName::new();
+    let _set = LimitSet::builder().limit(ResourceLimit::new("db", 1)).open(&name).unwrap();
+    let start = |_| support::Worker::start("orphans", &["stillborn", &name.0]);
+    for mut supervisor in (0..16).map(start).collect::<Vec<_>>() {
+        assert_eq!(supervisor.hear_until_silence(), [""; 0]);
     }
 }
 
