@@ -44,7 +44,8 @@ pub enum StartBy {
     #[default]
     Fork,
     /// By running this program again, with the same arguments. It comes to [`Prefork::run`] once more, and there it is
-    /// a worker: `run` does not return. The limits must have names. For programs with threads.
+    /// a worker: `run` does not return. The limits must have names. For programs with threads. Not for workers that
+    /// supervise workers, nor for programs with a second `run` of this kind.
     Exec,
 }
 
@@ -118,18 +119,23 @@ pub struct Report {
 ///
 /// SIGTERM and SIGINT let the workers finish, a second one kills them; SIGTTIN adds a worker, SIGTTOU lets the last
 /// one go. A worker that dies is replaced, after a while if that happens quickly. If this process dies, its workers
-/// stop.
+/// stop. It refuses to fork while there are other threads; `docs/caveats.md` says what else to know.
 ///
 /// ```
-/// use limitset::{CallLimit, Prefork};
+/// use limitset::{CallLimit, LimitSet, Prefork};
 ///
-/// let report = Prefork::new(2).allow_threads(true).limits([CallLimit::per_minute(3)]).run(|worker| {
-///     // Four asked for in all, three allowed.
-///     let granted = (0..2).filter(|_| worker.limits().try_acquire(()).is_ok()).count();
-///     assert!(granted <= 2);
+/// let limits = LimitSet::builder().limit(CallLimit::per_hour(3)).open_anonymous()?;
+/// let workers = Prefork::new(2).limits(&limits);
+/// # let workers = workers.allow_threads(true); // the test's own
+/// let report = workers.run(|worker| {
+///     for _ in 0..2 {
+///         // Four are asked for in all, and three allowed.
+///         let _ = worker.limits().try_acquire(());
+///     }
 /// })?;
 /// assert_eq!(report.exits, 2);
-/// # Ok::<(), limitset::PreforkError>(())
+/// assert_eq!(limits.stats()?.limit("call_count").unwrap().granted, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use]
 pub struct Prefork {
