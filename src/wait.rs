@@ -275,7 +275,7 @@ impl Waiting {
             Ok(Ok(Entered::Granted { ticket })) => Ok(ask.acquisition(set, ticket)),
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
             Ok(Err(statuses)) => Err(statuses.into_refusal()),
-            Err(trouble) => set.on_trouble(trouble),
+            Err(trouble) => set.on_trouble(trouble, ask.label),
         })
     }
 

@@ -97,6 +97,15 @@ pub(crate) const PARTS: &[Part] = &[
         }),
     },
     Part {
+        name: "workers",
+        about: "supervised workers, and what is told to tracing",
+        work: Work::Tests(|_| {
+            let prefork = cargo(&["test", "-p", "limitset", "--test", "prefork", "--", "--nocapture"]);
+            let events = cargo(&["test", "-p", "limitset", "--features", "tracing", "--test", "events"]);
+            Ok(vec![prefork, events.and(&["--", "--nocapture"])])
+        }),
+    },
+    Part {
         name: "interop",
         about: "beside the crates shared_memory and raw_sync",
         work: Work::Tests(|_| {
