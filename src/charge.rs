@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use crate::acquisition::Acquisition;
 use crate::answer::AcquireError;
-use crate::core::NEVER;
 use crate::events;
 use crate::request::Request;
 use crate::set::LimitSet;
-use crate::sys::clock;
 use crate::wait::Ask;
 
 /// A charge was made. There is nothing to hold, report or give back.
@@ -79,7 +77,7 @@ impl LimitSet {
         let request = request.into();
         let wants = self.keys().payable(&request)?;
         let ask = Ask { wants: &wants, owing: 0, label: request.name() };
-        Ok(self.wait_for(&ask, timeout.map_or(NEVER, clock::deadline))?.into())
+        Ok(self.wait_for(&ask, timeout)?.into())
     }
 
     /// As [`check_and_wait`](Self::check_and_wait), without blocking the thread.

@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, RunError};
-use crate::core::NEVER;
 use crate::engine::Wants;
 use crate::helper::{self, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
-use crate::sys::{clock, fork};
+use crate::sys::fork;
 use crate::wait::{Ask, Joined, Looked, Waiting};
 
 impl LimitSet {
@@ -124,8 +123,7 @@ impl AcquireFuture {
             Ok(ask) => ask,
             Err(bad) => return Poll::Ready(Err(bad.clone().into())),
         };
-        let deadline = self.timeout.map_or(NEVER, clock::deadline);
-        let waiting = match self.set.join(&ask, deadline, true) {
+        let waiting = match self.set.join(&ask, self.timeout, true) {
             Ok(Ok(Joined::Granted(acquisition))) => return Poll::Ready(Ok(acquisition)),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Poll::Ready(Err(refusal)),

@@ -36,7 +36,7 @@ impl LimitSet {
     ///
     /// [`AcquireError`] says why waiting is of no use; nothing was charged then.
     pub fn acquire<'r>(&self, request: impl Into<Request<'r>>) -> Result<Acquisition, AcquireError> {
-        self.acquire_until(&request.into(), NEVER)
+        self.acquire_within(&request.into(), None)
     }
 
     /// As [`acquire`](Self::acquire), for at most `timeout`.
@@ -49,7 +49,7 @@ impl LimitSet {
         request: impl Into<Request<'r>>,
         timeout: Duration,
     ) -> Result<Acquisition, AcquireError> {
-        self.acquire_until(&request.into(), clock::deadline(timeout))
+        self.acquire_within(&request.into(), Some(timeout))
     }
 
     /// Acquires as [`acquire`](Self::acquire) does, runs `body`, and releases. If `body` fails or panics, what was
@@ -95,16 +95,24 @@ impl LimitSet {
         self.try_acquire(request)?.run(body)
     }
 
-    fn acquire_until(&self, request: &Request<'_>, deadline: u64) -> Result<Acquisition, AcquireError> {
+    fn acquire_within(
+        &self,
+        request: &Request<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<Acquisition, AcquireError> {
         let mut scratch = Wants::none();
         let wants = self.keys().wants(request, &mut scratch)?;
         let ask = Ask { wants, owing: u64::MAX, label: request.name() };
-        self.wait_for(&ask, deadline)
+        self.wait_for(&ask, timeout)
     }
 
     /// Asks, and waits for the answer.
-    pub(crate) fn wait_for(&self, ask: &Ask<'_>, deadline: u64) -> Result<Acquisition, AcquireError> {
-        let waiting = match self.join(ask, deadline, false) {
+    pub(crate) fn wait_for(
+        &self,
+        ask: &Ask<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<Acquisition, AcquireError> {
+        let waiting = match self.join(ask, timeout, false) {
             Ok(Ok(Joined::Granted(acquisition))) => return Ok(acquisition),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Err(refusal),
@@ -117,10 +125,11 @@ impl LimitSet {
     pub(crate) fn join(
         &self,
         ask: &Ask<'_>,
-        deadline: u64,
+        timeout: Option<Duration>,
         shares_doorbell: bool,
     ) -> Result<Result<Joined, AcquireError>, Trouble> {
         let since = clock::monotonic();
+        let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
         let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
             Ok(Entered::Granted { ticket }) => {
                 events::granted(self, ask.label, ticket);

@@ -148,7 +148,7 @@ fn never() {
     let set = two_rates();
     for answer in every_way(&set, &[("tokens", 1), ("bytes", 11)]) {
         let error = answer.unwrap_err();
-        assert!(matches!(&error, AcquireError::Never { key, .. } if key == "bytes"), "{error}");
+        assert!(matches!(&error, AcquireError::Never { key, .. } if **key == *"bytes"), "{error}");
     }
     assert_eq!(consumed(&set), [0, 0]);
 }

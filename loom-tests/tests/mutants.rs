@@ -47,7 +47,7 @@ const FALSE_ALARM: Sign = Sign::Broken("a whole block was called DamagedJournal"
 const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are");
 const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
 const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
-const TWICE_IN_USE: Sign = Sign::Broken("is in use and in the list of free ones");
+const PLACE_LOST: Sign = Sign::Broken("not all entries are free");
 const LEFT_BEHIND: Sign = Sign::Broken("somebody is left in the queue");
 
 /// Which model catches which defect, and how.
@@ -95,7 +95,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("no_journal", "cancel_passes_the_grant_on", MISCOUNTED),
     ("commit_before_apply", "the_dead_pass_their_turn_on", Sign::Deadlock),
     ("undo_restores_nothing", "the_dead_come_in_pairs", Sign::Deadlock),
-    ("grant_not_journalled", "timeout_against_grant", TWICE_IN_USE),
+    ("grant_not_journalled", "timeout_against_grant", PLACE_LOST),
     ("commit_lost", "waiter_gets_its_grant", Sign::Deadlock),
     ("bell_not_rung", "waiter_gets_its_grant", Sign::Deadlock),
     ("bell_not_rung", "lowered_limit_refuses", Sign::Deadlock),
