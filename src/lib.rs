@@ -15,6 +15,9 @@
 //! let mut held = limits.try_acquire([("tokens", 1_500)])?;  // one call and one connection come along
 //! held.update("tokens", 900)?;                              // 600 back
 //! held.release()?;                                          // or drop
+//!
+//! let held = limits.acquire([("tokens", 150_000)])?;        // waits its turn; acquire_async does so as a future
+//! # held.cancel()?;
 //! # limits.remove()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -27,6 +30,8 @@
 //!   Only the kernel's word counts for a death, never time: a stopped process is alive.
 //! * **A fork is safe.** A child takes part on its own from its first use on, and never releases what its parent
 //!   holds.
+//! * **Nobody starves.** Those who wait are served in the order in which they came, among those who want the same; one
+//!   that is stopped delays nobody.
 //! * **No lies.** A refusal says what is in the way and when to ask again. More than a limit ever gives is *never*,
 //!   not *later*; a set that cannot be asked is *unavailable*, not *limited*.
 //! * **Bad bytes are an error** that says what was found, what was expected, and what to do.
@@ -34,8 +39,6 @@
 //! # What does not
 //!
 //! * Linux only. All processes must see the same memory: one machine, one kernel.
-//! * Nothing waits for a limit yet: a set answers at once, and a refusal says when to ask again. The semaphore in
-//!   [`sync`] does wait.
 //! * Whoever may write to a segment is trusted not to want to break it.
 //! * After a power loss a set in a file may have lost its last updates.
 //! * Nothing here may be called from a signal handler.
