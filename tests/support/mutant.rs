@@ -54,6 +54,8 @@ pub enum Effect {
     LoseZero(Class),
     /// Loads of the word with this index answer 0.
     ReadZeroOf(usize),
+    /// Stores of this value to this class are lost.
+    LoseValue(Class, u64),
     /// Stores of odd values to this class are lost.
     LoseOdd(Class),
     /// Stores of 0 to the word with this index are lost.
@@ -384,6 +386,7 @@ impl<E: Env> Env for Mutant<'_, E> {
             Effect::LoseStores(of) if of == class => {}
             Effect::LoseNonZero(of) if of == class && value != 0 => {}
             Effect::LoseZero(of) if of == class && value == 0 => {}
+            Effect::LoseValue(of, lost) if of == class && value == lost => {}
             Effect::LoseOdd(of) if of == class && value % 2 == 1 => {}
             Effect::LoseZeroOf(lost) if value == 0 && index() == Some(lost) => {}
             Effect::LoseNonZeroOf(lost) if value != 0 && index() == Some(lost) => {}

@@ -15,7 +15,7 @@ use crate::support::{self, TempName};
 use crate::victim::Victim;
 
 /// Kinds of region.
-const SLOTS: u64 = 1;
+pub const SLOTS: u64 = 1;
 pub const STATE: u64 = 2;
 pub const SEMAPHORE: u64 = 5;
 
@@ -33,11 +33,16 @@ pub struct Tally {
 
 impl Tally {
     pub fn state(&self, what: &str, points: &str) {
+        self.state_for("1,2,3", what, points);
+    }
+
+    /// The same, for these promises.
+    pub fn state_for(&self, promises: &str, what: &str, points: &str) {
         let result = format!(
             "{} {points}, {} locks stolen, {} torn, {} leaked, worst wait {:?}",
             self.points, self.steals, self.torn, self.leaked, self.worst_wait
         );
-        support::proof("1,2,3", what, &result);
+        support::proof(promises, what, &result);
     }
 
     pub fn assert_clean(&self) {
