@@ -28,6 +28,7 @@ mod survivors;
 mod victim;
 
 use std::fs::OpenOptions;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,8 @@ const RUNS_FULL: u64 = 30;
 /// Real kills, spread over all instructions of an act.
 const KILLS: u64 = 24;
 const KILLS_FULL: u64 = 200;
+/// Fewer where the way to the first change is long.
+const KILLS_OF_ENROL: u64 = 10;
 /// At the usual depth one copy of so many is also left to somebody who comes when all are dead.
 const INHERITED: u64 = 8;
 /// How soon a blocked process finds the dead.
@@ -74,6 +77,7 @@ fn main() {
             survives!("cancelling_a_grant_survives_death_at_every_instruction", CancelGranted),
             survives!("reaping_a_waiter_survives_death_at_every_instruction", Reap),
             survives!("reaping_a_granted_waiter_survives_death_at_every_instruction", ReapGranted),
+            survives!("attaching_after_a_granted_waiter_survives_death_at_every_instruction", Enrol),
             ("mutants_of_a_grant_are_caught", mutants_are_caught),
         ],
     );
@@ -82,8 +86,17 @@ fn main() {
 // ---- what other processes do ----
 
 fn act_role(arguments: &[String]) {
-    let set = acts::builder(NO_SLICE).attach(&arguments[0]).unwrap();
     let (act, ask) = (Act::named(&arguments[1]), Ask::from_text(&arguments[2]));
+    let attach = || acts::builder(NO_SLICE).attach(&arguments[0]).unwrap();
+    if act == Act::Enrol {
+        let elsewhere = TempName::new();
+        let first = acts::builder(NO_SLICE).create(&elsewhere).unwrap();
+        drop((acts::builder(NO_SLICE).attach(&elsewhere).unwrap(), first, elsewhere));
+        victim::stop_here();
+        std::mem::forget(attach());
+        victim::leave();
+    }
+    let set = attach();
     acts::rehearse(act);
     let has = act.prepare(&set, &ask);
     victim::stop_here();
@@ -225,17 +238,20 @@ impl<'a> Scene<'a> {
         Some(Self { twin, act, mine, before: Before::of(mover), victim, other })
     }
 
-    /// Steps the victim through the act; gives the number of instructions and the last state that was found.
+    /// Steps the victim through the act. Gives the number of instructions, and from which on to which one memory
+    /// changed.
     fn step_through(
         self,
         tally: &mut Tally,
         mut recover: impl FnMut(&Side, &Before, &Mine, &mut Tally) -> Found,
-    ) -> (u64, Option<Worker>, Mine, Before) {
+    ) -> (u64, Range<u64>) {
         let Self { twin, act, mine, before, victim, other } = self;
         let mut states: Vec<Found> = Vec::new();
+        let mut changes = Vec::new();
         let victim = std::cell::Cell::new(Some(victim));
         let start = || victim.take();
         let instructions = die_in_copies(twin, Points::Changes, &start, &mut |side| {
+            changes.push(twin.instructions.get());
             let found = recover(side, &before, &mine, tally);
             if states.last().is_none_or(|last| !last.words.are(&found.words)) {
                 states.push(found);
@@ -261,7 +277,12 @@ impl<'a> Scene<'a> {
             _ => 0,
         };
         tally.whole(waiting == expected, || format!("{waiting} wait instead of {expected}: {last:?}"));
-        (instructions.unwrap(), other, mine, before)
+        // The victim has done it and is gone, also in the original.
+        drop(other);
+        let found = twin.mover.recover(&before, tally, None);
+        twin.mover.go_on(act, &found, mine, tally);
+        // The first copy is that of before.
+        (instructions.unwrap(), changes[1]..changes[changes.len() - 1])
     }
 }
 
@@ -285,51 +306,50 @@ fn survives(act: Act) {
     let twin = new_twin();
     let mut random = Random::new(11);
     let mut copies = Tally::default();
-    let (mut shortest, mut total) = (u64::MAX, 0);
+    let (mut range, mut total) = (u64::MAX..u64::MAX, 0);
     let is_inherited = |point: u64| point.is_multiple_of(support::depth(INHERITED, 1));
     for _ in 0..support::depth(RUNS, RUNS_FULL) {
         let Some(scene) = Scene::new(&twin, act, ("act", &[]), &mut random, Last::Mover) else {
             println!("SKIPPED {}: this machine does not allow tracing", act.name());
             return;
         };
-        let (instructions, other, mine, before) =
-            scene.step_through(&mut copies, |side, before, mine, tally| {
-                let alone = is_inherited(tally.points).then(TempName::new);
-                alone.iter().for_each(|alone| {
-                    std::fs::copy(twin.copy_name.path(), alone.path()).unwrap();
-                });
-                let found = side.recover(before, tally, None);
-                side.go_on(act, &found, mine.clone(), tally);
-                alone.iter().for_each(|alone| survivors::inherit(alone, &found, tally));
-                found
+        let (instructions, changes) = scene.step_through(&mut copies, |side, before, mine, tally| {
+            let alone = is_inherited(tally.points).then(TempName::new);
+            alone.iter().for_each(|alone| {
+                std::fs::copy(twin.copy_name.path(), alone.path()).unwrap();
             });
-        (shortest, total) = (shortest.min(instructions), total + instructions);
-        // The victim has done it and is gone, also in the original.
-        drop(other);
-        let found = twin.mover.recover(&before, &mut copies, None);
-        twin.mover.go_on(act, &found, mine, &mut copies);
+            let found = side.recover(before, tally, None);
+            side.go_on(act, &found, mine.clone(), tally);
+            alone.iter().for_each(|alone| survivors::inherit(alone, &found, tally));
+            found
+        });
+        range = range.start.min(changes.start)..range.end.min(changes.end);
+        total += instructions;
+        copies.assert_clean();
     }
     let points = format!("different states of memory over {total} instructions");
     copies.state_for(PROMISES, &format!("{}: dead after every instruction", act.name()), &points);
-    copies.assert_clean();
-    kills(&twin, act, shortest, &mut random);
+    kills(&twin, act, range, &mut random);
 }
 
-/// Really kills victims, with a process blocked in `acquire` that must get through.
-fn kills(twin: &Twin, act: Act, instructions: u64, random: &mut Random) {
+/// Really kills victims, somewhere between the first change of memory and the last, with a process blocked in
+/// `acquire` that must get through.
+fn kills(twin: &Twin, act: Act, range: Range<u64>, random: &mut Random) {
     let mover = &twin.mover;
     // Where the dead are the victim's business, the blocked one must not be quicker.
     let slice = if act.reaps() { NO_SLICE } else { SHORT };
     let mut blocked = Worker::start("block", &[&twin.name.0, &slice.as_nanos().to_string()]);
     blocked.expect("ready");
     let mut tally = Tally::default();
-    let (mut late, points) = (0, support::depth(KILLS, KILLS_FULL));
+    let usual = if act == Act::Enrol { KILLS_OF_ENROL } else { KILLS };
+    let (mut late, points) = (0, support::depth(usual, KILLS_FULL));
     for point in 0..points {
         let last = Last::Blocked(&mut blocked);
         let scene = Scene::new(twin, act, ("act", &[]), random, last).expect("tracing worked before");
         let Scene { mut victim, other, mine, .. } = scene;
         let steals = mover.set.stats().unwrap().steals;
-        let is_there = (0..instructions * point / points).all(|_| victim.step());
+        let instructions = range.start + (range.end - range.start) * point / points;
+        let is_there = (0..instructions).all(|_| victim.step());
         late += u64::from(!is_there);
         victim.kill();
         let start = Instant::now();
@@ -354,6 +374,7 @@ fn kills(twin: &Twin, act: Act, instructions: u64, random: &mut Random) {
         mover.set.reap().unwrap();
         tally.steals += mover.set.stats().unwrap().steals - steals;
         mover.go_on_after_kill(&found, &mut tally);
+        assert_eq!((tally.torn, tally.leaked), (0, 0), "{tally:?}");
     }
     assert!(late <= points / 10, "{late} of {points} victims had ended before they were to be killed");
     tally.points -= late;
@@ -413,7 +434,7 @@ fn mutants_are_caught() {
             return;
         };
         let mut tally = Tally::default();
-        let (instructions, ..) = scene.step_through(&mut tally, |side, before, _, tally| {
+        let (instructions, _) = scene.step_through(&mut tally, |side, before, _, tally| {
             side.recover(before, tally, Some(defect(survivor)))
         });
         let (name, whose) = if victim == none { (survivor, "a survivor") } else { (victim, "the dying") };

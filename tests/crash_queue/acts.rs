@@ -98,10 +98,12 @@ pub(crate) enum Act {
     Reap,
     /// Cleans up after somebody who never knew of its grant.
     ReapGranted,
+    /// Attaches, in the slot of such a one.
+    Enrol,
 }
 
 impl Act {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Enqueue,
         Self::GiveUp,
         Self::Release,
@@ -113,6 +115,7 @@ impl Act {
         Self::CancelGranted,
         Self::Reap,
         Self::ReapGranted,
+        Self::Enrol,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -128,6 +131,7 @@ impl Act {
             Self::CancelGranted => "dropping a granted future",
             Self::Reap => "reaping a waiter",
             Self::ReapGranted => "reaping a waiter with a grant",
+            Self::Enrol => "attaching in the slot of a waiter with a grant",
         }
     }
 
@@ -145,7 +149,7 @@ impl Act {
             Self::Release | Self::Refund | Self::Reconfigure | Self::Advance => 4,
             Self::CancelGranted | Self::Reap => 4,
             // The place and what it was charged, permits, the name, a grant.
-            Self::ReapGranted => 5,
+            Self::ReapGranted | Self::Enrol => 5,
         }
     }
 
@@ -156,13 +160,14 @@ impl Act {
 
     /// Whether somebody waits and dies before the victim acts on it.
     pub(crate) fn reaps(self) -> bool {
-        matches!(self, Self::Reap | Self::ReapGranted)
+        matches!(self, Self::Reap | Self::ReapGranted | Self::Enrol)
     }
 
     /// What the mover holds when the victim comes.
     pub(crate) fn mover_holds(self) -> Option<Ask> {
         let connections = match self {
-            Self::Enqueue | Self::GiveUp | Self::Collect | Self::CancelGranted | Self::ReapGranted => 2,
+            Self::Enqueue | Self::GiveUp | Self::Collect => 2,
+            Self::CancelGranted | Self::ReapGranted | Self::Enrol => 2,
             Self::Cancel | Self::Reap => 1,
             Self::Advance => 0,
             _ => return None,
@@ -173,7 +178,7 @@ impl Act {
 
     /// Whether it gives that back before the victim acts, so that whoever is first in the queue is granted it.
     pub(crate) fn mover_releases(self) -> bool {
-        matches!(self, Self::Collect | Self::CancelGranted | Self::ReapGranted)
+        matches!(self, Self::Collect | Self::CancelGranted | Self::ReapGranted | Self::Enrol)
     }
 
     /// What the victim asks for, now or before.
@@ -189,7 +194,7 @@ impl Act {
     pub(crate) fn other_wants(self) -> Option<u64> {
         match self {
             Self::Release | Self::Refund | Self::Reconfigure | Self::Advance => Some(1),
-            Self::Reap | Self::ReapGranted => Some(2),
+            Self::Reap | Self::ReapGranted | Self::Enrol => Some(2),
             _ => None,
         }
     }
@@ -243,7 +248,7 @@ impl Act {
             (Self::Reap | Self::ReapGranted, _) => {
                 set.reap().unwrap();
             }
-            (act, _) => unreachable!("{act:?} was prepared otherwise"),
+            (act, _) => panic!("{act:?} was prepared otherwise"),
         }
     }
 }

@@ -255,6 +255,9 @@ impl Side {
         let rest = self.words();
         self.check(&rest, tally);
         tally.returned(rest.is_at_rest(), || format!("not at rest: {rest:?}"));
+        if !rest.is_at_rest() {
+            return;
+        }
         self.set.advance(A_WHILE).unwrap();
         let all = Ask { tokens: 1, bytes: 1, connections: rest.capacity() };
         let one = Ask { tokens: 1, bytes: 1, connections: 1 };

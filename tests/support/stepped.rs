@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -81,6 +81,8 @@ pub struct Twin<T> {
     own_slot: Range<usize>,
     /// Room for the next bytes, and the last ones.
     last: RefCell<(Vec<u8>, Vec<u8>)>,
+    /// How many instructions the victim that is stepped has done.
+    pub instructions: Cell<u64>,
 }
 
 impl<T> Twin<T> {
@@ -93,7 +95,8 @@ impl<T> Twin<T> {
         let (original, copy) = (open(&name), open(&copy_name));
         let slots = region_offset(&original, SLOTS);
         let own_slot = slots..slots + 128;
-        Self { name, mover, original, copy, copy_name, healthy, own_slot, last: RefCell::default() }
+        let (last, instructions) = Default::default();
+        Self { name, mover, original, copy, copy_name, healthy, own_slot, last, instructions }
     }
 
     /// Copies the segment as it is; tells whether a byte of it has changed since the last time. With `only_changed`
@@ -155,6 +158,7 @@ pub fn die_in_copies<T>(
     loop {
         let has_changed = twin.copy(points == Points::Changes);
         if has_changed || points == Points::All {
+            twin.instructions.set(instructions);
             recover(&twin.healthy);
         }
         if !victim.step() {
