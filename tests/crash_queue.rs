@@ -50,6 +50,7 @@ const KILLS: u64 = 24;
 const KILLS_FULL: u64 = 200;
 /// Fewer where the way to the first change is long.
 const KILLS_OF_ENROL: u64 = 10;
+const KILLS_OF_ENROL_FULL: u64 = 60;
 /// At the usual depth one copy of so many is also left to somebody who comes when all are dead.
 const INHERITED: u64 = 8;
 /// How soon a blocked process finds the dead.
@@ -341,8 +342,11 @@ fn kills(twin: &Twin, act: Act, range: Range<u64>, random: &mut Random) {
     let mut blocked = Worker::start("block", &[&twin.name.0, &slice.as_nanos().to_string()]);
     blocked.expect("ready");
     let mut tally = Tally::default();
-    let usual = if act == Act::Enrol { KILLS_OF_ENROL } else { KILLS };
-    let (mut late, points) = (0, support::depth(usual, KILLS_FULL));
+    let points = match act {
+        Act::Enrol => support::depth(KILLS_OF_ENROL, KILLS_OF_ENROL_FULL),
+        _ => support::depth(KILLS, KILLS_FULL),
+    };
+    let mut late = 0;
     for point in 0..points {
         let last = Last::Blocked(&mut blocked);
         let scene = Scene::new(twin, act, ("act", &[]), random, last).expect("tracing worked before");
