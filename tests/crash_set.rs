@@ -27,12 +27,12 @@ mod survivors;
 #[path = "support/victim.rs"]
 mod victim;
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use acts::{Act, Amounts, Which};
 use limitset::core::NEVER;
 use limitset::engine::{Engine, NewNumbers, Wants};
-use limitset::{Limit, LimitSet};
+use limitset::{Limit, LimitSet, Segment};
 use mutant::{Class, Effect, Mutant, Mutation};
 use stepped::{Points, Start, Tally, die_in_copies};
 use support::{Random, TempName, Worker};
@@ -107,7 +107,9 @@ fn hold_role(arguments: &[String]) {
 
 /// Asks the set whenever it is told to, and changes nothing.
 fn wait_role(arguments: &[String]) {
-    let set = LimitSet::attach(&arguments[0]).unwrap();
+    // On a busy machine a victim may stay stopped for longer than the usual patience.
+    let patient = Segment::options().patience(Duration::from_secs(300));
+    let set = LimitSet::builder().segment(patient).attach(&arguments[0]).unwrap();
     support::say("ready");
     loop {
         support::listen();
@@ -148,7 +150,7 @@ fn numbers_of(index: usize, limit: &Limit) -> NewNumbers {
     let window = match limit {
         Limit::Call(limit) => limit.window(),
         Limit::Rate(limit) => limit.window(),
-        _ => std::time::Duration::ZERO,
+        _ => Duration::ZERO,
     };
     let window_nanos = u64::try_from(window.as_nanos()).unwrap();
     let burst = if window_nanos == 0 { 0 } else { limit.capacity() };
