@@ -55,6 +55,7 @@ fn main() {
             ("a_child_that_closed_everything_is_not_its_parent", || in_a_worker("closed_child")),
             ("a_failed_enrolment_after_dropping_privileges_can_be_tried_again", || in_a_worker("retry")),
             ("a_child_may_outlive_the_handles_it_inherited", || in_a_worker("child_drops")),
+            ("hundreds_of_children_that_enrol_at_once_all_get_in", || in_a_worker("crowd")),
         ],
     );
 }
@@ -295,6 +296,7 @@ fn forked_role(arguments: &[String]) {
         "closefrom" => closefrom(name, &create()),
         "child_drops" => child_drops(create()),
         "other_file" => other_file(name, &create()),
+        "crowd" => crowd(&options().slots(1_000).anonymous().unwrap()),
         "closed_child" => closed_child(&create()),
         "retry" => {
             if !nix::unistd::geteuid().is_root() {
@@ -319,6 +321,20 @@ fn own_identity(segment: &Segment) {
     assert_eq!(segment.participant().unwrap(), parent);
     assert_eq!(db.reap().unwrap(), 3, "the child died with permits of its own");
     assert_eq!(db.available().unwrap(), 4);
+}
+
+/// Those who wait for their turn must leave the processors to the one whose turn it is.
+fn crowd(segment: &Segment) {
+    let children: Vec<_> = (0..600)
+        .map(|_| {
+            Forked::new(|| {
+                segment.participant().unwrap();
+                // Whoever is in makes way for nobody.
+                std::thread::sleep(Duration::from_secs(2));
+            })
+        })
+        .collect();
+    children.into_iter().for_each(Forked::join);
 }
 
 fn inherited(segment: &Segment) {

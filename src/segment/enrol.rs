@@ -28,8 +28,10 @@ use crate::sys::machine::Machine;
 use crate::sys::ofd::Identity;
 use crate::sys::{clock, fork};
 
-/// Between two tries at the init lock: the kernel has no timed wait for locks of this kind.
+/// Between the first two tries at the init lock: the kernel has no timed wait for locks of this kind.
 pub(super) const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
+/// Later pauses grow to this: hundreds who try every half millisecond leave no processor to the one who enrols.
+const LONGEST_INIT_LOCK_PAUSE: Duration = Duration::from_millis(40);
 
 /// This process's name in a segment. All zero before the first enrolment.
 pub(crate) struct Enrolment {
@@ -199,14 +201,17 @@ impl View {
             }
             _ => attach_io("open again", &path, error),
         })?;
+        let mut pause = INIT_LOCK_PAUSE;
         loop {
             if own.try_init_lock().map_err(|error| attach_io("lock", &path, error))? {
                 return Ok(own);
             }
-            if clock::monotonic() >= deadline {
+            let left = deadline.saturating_sub(clock::monotonic());
+            if left == 0 {
                 return Err(AttachError::Busy { path, waited: patience });
             }
-            std::thread::sleep(INIT_LOCK_PAUSE);
+            std::thread::sleep(pause.min(Duration::from_nanos(left)));
+            pause = pause.mul_f32(1.5).min(LONGEST_INIT_LOCK_PAUSE);
         }
     }
 
