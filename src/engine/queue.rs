@@ -138,7 +138,8 @@ impl<E: Env> Engine<'_, E> {
 
     /// Which of these limits somebody waits for.
     pub fn waited_for(&self, guard: &Guard<'_, E>, among: u64) -> Result<u64, Fault> {
-        if guard.get(StateMap::QUEUE_LENGTH)? == 0 {
+        let length = guard.get(StateMap::QUEUE_LENGTH)?;
+        if length == 0 {
             return Ok(0);
         }
         let (mut mask, mut found) = (among & self.table.all(), 0);
@@ -148,6 +149,12 @@ impl<E: Env> Engine<'_, E> {
             let word = |word| guard.get(self.table.map.rule(limit, word));
             if word(RuleWord::Enqueued)? != word(RuleWord::Dequeued)? {
                 found |= 1 << limit;
+            } else if length.checked_mul(word(RuleWord::Capacity)?.max(word(RuleWord::Burst)?)).is_none() {
+                // So much may be waited for that the difference has come round to nothing.
+                self.walk(guard, |waiter| {
+                    found |= self.read(waiter, WaiterWord::Mask)? & 1 << limit;
+                    Ok(found >> limit & 1 == 0)
+                })?;
             }
         }
         Ok(found)

@@ -116,7 +116,8 @@ impl<E: Env> Engine<'_, E> {
             let word = |word| guard.get(self.table.map.rule(limit, word));
             // Everybody in the queue came before.
             let queued = word(RuleWord::Enqueued)?.wrapping_sub(word(RuleWord::Dequeued)?);
-            units.push(if in_order { queued } else { amount });
+            // At least what it wants itself, should the sum have come round.
+            units.push(if in_order { queued.max(amount) } else { amount });
         }
         let mut place = Place { waiter, ticket, units, seen: 0, wakes_at: NEVER };
         self.set_alarm(guard, &mut place, wants, time, now)?;

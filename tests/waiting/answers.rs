@@ -9,10 +9,11 @@ use limitset::{AcquireError, CallLimit, LimitSet, Order, ResourceLimit};
 use crate::hands::{Mode, Scene, no_slices};
 use crate::support::Worker;
 
-pub(crate) const TESTS: [(&str, fn()); 3] = [
+pub(crate) const TESTS: [(&str, fn()); 4] = [
     ("a_message_names_the_process_that_holds_what_was_waited_for", || held_elsewhere()),
     ("a_lock_that_others_only_pass_through_is_not_called_unavailable", || hurried()),
     ("a_queue_full_of_the_dead_has_room_again", || full_of_the_dead()),
+    ("a_queue_whose_wishes_add_up_to_two_to_the_64_is_a_queue", || round_sum()),
 ];
 
 fn ahead(answer: Result<impl Sized, AcquireError>) -> u64 {
@@ -234,4 +235,22 @@ fn held_elsewhere() {
     assert!(message.contains(&format!("process {pid_1} (")), "{message}");
     assert!(message.contains("): 3 of \"db\""), "{message}");
     mine.release().unwrap();
+}
+
+fn round_sum() {
+    let most = 1 << 62;
+    let limits = LimitSet::builder().limit(ResourceLimit::new("bytes", most));
+    let limits = limits.segment(no_slices()).in_memory().unwrap();
+    let held = limits.acquire([("bytes", most)]).unwrap();
+    std::thread::scope(|scope| {
+        for queued in 1..=4 {
+            scope.spawn(|| limits.acquire([("bytes", most)]).unwrap().release().unwrap());
+            while limits.stats().unwrap().waiters < queued {
+                std::thread::yield_now();
+            }
+        }
+        assert_eq!(ahead(limits.try_acquire([("bytes", 1)])), 4);
+        held.release().unwrap();
+    });
+    assert_eq!(limits.stats().unwrap().limit("bytes").unwrap().available, most);
 }
