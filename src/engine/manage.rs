@@ -5,6 +5,9 @@ use crate::core::{Env, Fault, Guard};
 use crate::layout::state::{RuleWord, StateMap};
 use crate::math::Rule;
 
+/// Where a manual clock stops, after 292 years: behind it a window would end before it begins.
+const END_OF_TIME: u64 = 1 << 63;
+
 /// New numbers of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNumbers {
@@ -72,7 +75,7 @@ impl<E: Env> Engine<'_, E> {
     pub fn advance(&self, guard: &mut Guard<'_, E>, nanos: u64) -> Result<(), Fault> {
         let mut change = guard.begin();
         let now = change.get(StateMap::MANUAL_NOW)?;
-        change.set(StateMap::MANUAL_NOW, now.saturating_add(nanos))?;
+        change.set(StateMap::MANUAL_NOW, now.saturating_add(nanos).min(END_OF_TIME))?;
         change.commit();
         let now = self.now(guard, 0)?;
         self.serve(guard, u64::MAX, now)

@@ -24,6 +24,7 @@ rules![
     what_was_declared_is_remembered_beside_what_is,
     a_reset_makes_rates_fresh_and_leaves_permits_and_counters,
     a_manual_clock_moves_only_by_hand,
+    a_clock_moved_as_far_as_it_goes_admits_no_more_than_before,
     a_clock_that_moves_itself_cannot_be_moved,
     time_that_passes_gives_what_the_rate_says,
     decisions_and_looks_never_go_back_behind_the_last_decision,
@@ -228,6 +229,18 @@ fn a_manual_clock_moves_only_by_hand(world: World) {
     set.try_acquire(()).unwrap().release().unwrap();
     set.advance(Duration::MAX).unwrap();
     denial(set.try_acquire(()));
+}
+
+fn a_clock_moved_as_far_as_it_goes_admits_no_more_than_before(world: World) {
+    for algorithm in Algorithm::ALL {
+        let rate = RateLimit::per_minute("tokens", 10).algorithm(*algorithm).report(Report::Optional);
+        let set = world.open(&manual().limit(rate));
+        for _ in 0..2 {
+            set.advance(Duration::MAX).unwrap();
+        }
+        set.try_acquire([("tokens", 10)]).unwrap().release().unwrap();
+        assert!(denial(set.try_acquire([("tokens", 1)])).retry_after() > Some(Duration::ZERO), "{algorithm}");
+    }
 }
 
 fn a_clock_that_moves_itself_cannot_be_moved(world: World) {
