@@ -103,7 +103,8 @@ pub struct Denial {
 pub struct Statuses {
     keys: Arc<Keys>,
     judged: Box<[Judged]>,
-    now: u64,
+    /// Not after the instant at which it was judged.
+    since: u64,
 }
 
 /// How one limit stands to a request.
@@ -126,8 +127,8 @@ pub struct LimitStatus<'a> {
 }
 
 impl Statuses {
-    pub(crate) fn new(keys: Arc<Keys>, judged: SmallVec<[Judged; 8]>, now: u64) -> Self {
-        Self { keys, judged: judged.into_boxed_slice(), now }
+    pub(crate) fn new(keys: Arc<Keys>, judged: SmallVec<[Judged; 8]>, since: u64) -> Self {
+        Self { keys, judged: judged.into_boxed_slice(), since }
     }
 
     /// All limits of the set, in the order of their definition.
@@ -139,7 +140,7 @@ impl Statuses {
             most: judged.most,
             passed: judged.standing == Standing::Passed,
             retry_after: match judged.standing {
-                Standing::Later { at } => Some(Duration::from_nanos(at.saturating_sub(self.now))),
+                Standing::Later { at } => Some(Duration::from_nanos(at.saturating_sub(self.since))),
                 _ => None,
             },
         })

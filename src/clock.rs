@@ -45,7 +45,11 @@ impl Time for Clock {
     fn reached(&self, reading: u64) -> u64 {
         match self {
             Self::Monotonic => reading,
-            Self::Coarse => reading.saturating_add(clock::coarse_step()),
+            Self::Coarse => {
+                // Its next step may be late, and who looks before it looks in vain.
+                let step = clock::coarse_step();
+                reading.saturating_add(step).max(clock::monotonic().saturating_add(step / 2))
+            }
             Self::Manual => NEVER,
         }
     }
@@ -65,6 +69,11 @@ impl Clock {
 
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|clock| clock.number() == number)
+    }
+
+    /// How far it may be behind when it is read: who waits by another clock has to wait so much longer.
+    pub(crate) fn lag(self) -> u64 {
+        if self == Self::Coarse { clock::coarse_step() } else { 0 }
     }
 
     /// Its name in small letters.

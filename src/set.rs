@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use smallvec::SmallVec;
+
 use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, ManageError, Statuses, Trouble, Unavailable};
 use crate::builder::{LimitSetBuilder, OnUnavailable};
@@ -157,7 +159,7 @@ impl LimitSet {
                 if may_sweep && self.is_sweep_due(engine, &judged) {
                     return Ok(None);
                 }
-                Ok(Some(Ok(Statuses::new(self.inner.keys.clone(), judged, now))))
+                Ok(Some(Ok(self.statuses(judged, now))))
             })?;
             if let Some(answer) = answer {
                 return answer?.into_answer();
@@ -268,7 +270,7 @@ impl LimitSet {
                     return Ok(None);
                 }
                 engine.count_denied(guard, &judged)?;
-                Ok(Some(Err(Statuses::new(self.inner.keys.clone(), judged, now))))
+                Ok(Some(Err(self.statuses(judged, now))))
             })?;
             if let Some(answer) = answer {
                 return Ok(answer);
@@ -277,6 +279,11 @@ impl LimitSet {
             self.sweep()?;
             may_sweep = false;
         }
+    }
+
+    /// How the limits stood at an instant of the set's clock.
+    pub(crate) fn statuses(&self, judged: SmallVec<[Judged; 8]>, now: u64) -> Statuses {
+        Statuses::new(self.inner.keys.clone(), judged, now.saturating_sub(self.inner.clock.lag()))
     }
 
     fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {

@@ -240,7 +240,7 @@ impl Waiting {
         let looked = set.locked_within(left.min(set.segment().patience()), |engine, guard, now| {
             let statuses = |guard: &_| {
                 let judged = engine.judge(guard, wants, now)?;
-                Ok(Statuses::new(set.keys().clone(), judged, now))
+                Ok(set.statuses(judged, now))
             };
             let look = engine.look(guard, &mut self.place, wants, &set.clock(), now)?;
             Ok(match look {

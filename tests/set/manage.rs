@@ -253,7 +253,8 @@ fn a_clock_that_moves_itself_cannot_be_moved(world: World) {
         set.try_acquire(()).unwrap().release().unwrap();
         set.try_acquire(()).unwrap().release().unwrap();
         let wait = denial(set.try_acquire(())).retry_after().unwrap();
-        assert!(wait <= 12 * HOUR && wait > 11 * HOUR, "{wait:?}");
+        // A coarse clock may be a step behind, and whoever waits by another has to wait for that too.
+        assert!(wait < 12 * HOUR + SECOND && wait > 11 * HOUR, "{wait:?}");
     }
 }
 

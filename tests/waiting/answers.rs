@@ -4,16 +4,18 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use limitset::{AcquireError, CallLimit, LimitSet, Order, ResourceLimit};
+use limitset::{AcquireError, CallLimit, Clock, LimitSet, Order, ResourceLimit};
 
 use crate::hands::{Mode, Scene, no_slices};
 use crate::support::Worker;
 
-pub(crate) const TESTS: [(&str, fn()); 4] = [
+pub(crate) const TESTS: [(&str, fn()); 6] = [
     ("a_message_names_the_process_that_holds_what_was_waited_for", || held_elsewhere()),
     ("a_lock_that_others_only_pass_through_is_not_called_unavailable", || hurried()),
     ("a_queue_full_of_the_dead_has_room_again", || full_of_the_dead()),
     ("a_queue_whose_wishes_add_up_to_two_to_the_64_is_a_queue", || round_sum()),
+    ("who_waits_as_long_as_a_coarse_clock_says_has_waited_long_enough", || coarse_retry()),
+    ("a_wait_by_a_coarse_clock_is_no_row_of_looks_in_vain", || coarse_looks()),
 ];
 
 fn ahead(answer: Result<impl Sized, AcquireError>) -> u64 {
@@ -253,4 +255,38 @@ fn round_sum() {
         held.release().unwrap();
     });
     assert_eq!(limits.stats().unwrap().limit("bytes").unwrap().available, most);
+}
+
+fn coarse(calls_per_second: u64) -> LimitSet {
+    let calls = CallLimit::per_second(calls_per_second).burst(1);
+    LimitSet::builder().limit(calls).clock(Clock::Coarse).in_memory().unwrap()
+}
+
+fn coarse_retry() {
+    let limits = coarse(700);
+    let (mut waits, mut in_vain) = (0, 0);
+    while waits < 200 {
+        let Err(refusal) = limits.try_acquire(()) else { continue };
+        let (wait, since) = (refusal.retry_after().unwrap(), std::time::Instant::now());
+        while since.elapsed() < wait {}
+        waits += 1;
+        in_vain += u32::from(limits.try_acquire(()).is_err());
+    }
+    // The kernel may be late with a step, but that is the exception.
+    assert!(in_vain < 40, "{in_vain} of {waits} waits were too short");
+}
+
+fn coarse_looks() {
+    let limits = coarse(20);
+    let sleeps = || {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse::<u64>().unwrap()
+    };
+    let before = sleeps();
+    for _ in 0..21 {
+        limits.acquire(()).unwrap().release().unwrap();
+    }
+    let slept = sleeps() - before;
+    assert!(slept < 100, "20 waits slept {slept} times");
 }
