@@ -312,7 +312,8 @@ impl Waiting {
         let waited = Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
         let in_the_way: Vec<_> =
             statuses.iter().filter(|it| !it.passed).map(|it| it.key.to_owned()).collect();
-        let me = set.segment().participant().ok();
+        // It may have opened the set more than once.
+        let me = (u64::from(std::process::id()), clock::pid_namespace());
         let participants = Stats::read(set.segment().view(), set.keys()).map(|stats| stats.participants);
         let mut holders = Vec::new();
         for it in participants.unwrap_or_default() {
@@ -320,7 +321,10 @@ impl Waiting {
                 holders.push(Holder {
                     pid: it.info.as_ref().map_or(0, |info| info.pid),
                     command: it.info.as_ref().map_or_else(String::new, |info| info.command.clone()),
-                    is_this_process: Some(it.participant) == me,
+                    is_this_process: it
+                        .info
+                        .as_ref()
+                        .is_some_and(|info| (info.pid, info.pid_namespace) == me),
                     key,
                     amount,
                 });

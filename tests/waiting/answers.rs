@@ -7,10 +7,11 @@ use std::time::Duration;
 use limitset::{AcquireError, CallLimit, Clock, LimitSet, Order, ResourceLimit};
 
 use crate::hands::{Mode, Scene, no_slices};
-use crate::support::Worker;
+use crate::support::{TempName, Worker};
 
-pub(crate) const TESTS: [(&str, fn()); 6] = [
+pub(crate) const TESTS: [(&str, fn()); 7] = [
     ("a_message_names_the_process_that_holds_what_was_waited_for", || held_elsewhere()),
+    ("this_process_is_named_as_such_if_it_has_opened_the_set_twice", || held_here()),
     ("a_lock_that_others_only_pass_through_is_not_called_unavailable", || hurried()),
     ("a_queue_full_of_the_dead_has_room_again", || full_of_the_dead()),
     ("a_queue_whose_wishes_add_up_to_two_to_the_64_is_a_queue", || round_sum()),
@@ -289,4 +290,13 @@ fn coarse_looks() {
     }
     let slept = sleeps() - before;
     assert!(slept < 100, "20 waits slept {slept} times");
+}
+
+fn held_here() {
+    let name = TempName::new();
+    let limits = LimitSet::builder().limit(ResourceLimit::new("db", 1)).open(&name).unwrap();
+    let again = LimitSet::attach(&name).unwrap();
+    let _held = again.try_acquire(()).unwrap();
+    let error = limits.acquire_timeout((), Duration::from_millis(5)).err().unwrap();
+    assert!(error.to_string().contains("; held by this process ("), "{error}");
 }
