@@ -39,6 +39,8 @@
 //! # What does not
 //!
 //! * Linux only. All processes must see the same memory: one machine, one kernel.
+//! * A wait is fair, not free of deadlock: whoever holds a permit and waits for another that only its own release
+//!   can free waits for ever. Use [`acquire_timeout`](LimitSet::acquire_timeout), which says who holds what.
 //! * Whoever may write to a segment is trusted not to want to break it.
 //! * After a power loss a set in a file may have lost its last updates.
 //! * Nothing here may be called from a signal handler.
@@ -48,7 +50,7 @@
 //! | | |
 //! | --- | --- |
 //! | [`RateLimit`], [`CallLimit`], [`ResourceLimit`] | what is limited; [`Algorithm`] says how a rate counts |
-//! | [`LimitSet`] | the limits together: opened by its [builder](LimitSetBuilder), acquired from, changed live, removed |
+//! | [`LimitSet`] | the limits together: opened by its [builder](LimitSetBuilder), acquired from, waited for, changed live, removed |
 //! | [`Request`] | what can be asked for, and in which forms |
 //! | [`Acquisition`] | what was granted: report its use, release it, cancel it |
 //! | [`LimitPool`] | several sets behind a balancer; made of [anything](AnyLimits) |
