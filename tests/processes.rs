@@ -296,7 +296,7 @@ fn forked_role(arguments: &[String]) {
         "closefrom" => closefrom(name, &create()),
         "child_drops" => child_drops(create()),
         "other_file" => other_file(name, &create()),
-        "crowd" => crowd(&options().slots(1_000).anonymous().unwrap()),
+        "crowd" => crowd(&options().slots(4_000).anonymous().unwrap()),
         "closed_child" => closed_child(&create()),
         "retry" => {
             if !nix::unistd::geteuid().is_root() {
@@ -325,12 +325,12 @@ fn own_identity(segment: &Segment) {
 
 /// Those who wait for their turn must leave the processors to the one whose turn it is.
 fn crowd(segment: &Segment) {
-    let children: Vec<_> = (0..600)
+    let children: Vec<_> = (0..2_000)
         .map(|_| {
             Forked::new(|| {
                 segment.participant().unwrap();
                 // Whoever is in makes way for nobody.
-                std::thread::sleep(Duration::from_secs(2));
+                std::thread::sleep(Duration::from_secs(4));
             })
         })
         .collect();

@@ -33,6 +33,9 @@ pub(super) const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
 /// Later pauses grow to this: hundreds who try every half millisecond leave no processor to the one who enrols.
 const LONGEST_INIT_LOCK_PAUSE: Duration = Duration::from_millis(40);
 
+/// So many slots are tried one after the other, whoever has them.
+const FEW_SLOTS: u32 = 64;
+
 /// This process's name in a segment. All zero before the first enrolment.
 pub(crate) struct Enrolment {
     /// How long to wait for somebody who is alive.
@@ -96,7 +99,11 @@ impl Inner {
         if !alone {
             self.check_time_namespace()?;
         }
-        let claimed = own.claim(1..=slots).map_err(|error| attach_io("lock a slot of", &path, error))?;
+        // The kernel looks through all locks for each byte that is asked for, so of many bytes first those that
+        // nobody seems to have.
+        let unused = (FEW_SLOTS + 1..=slots).filter(|slot| self.view.seems_unused(*slot));
+        let in_turn = (1..=slots.min(FEW_SLOTS)).chain(unused).chain(FEW_SLOTS + 1..=slots);
+        let claimed = own.claim(in_turn).map_err(|error| attach_io("lock a slot of", &path, error))?;
         let (slot, pin) = claimed.ok_or(AttachError::TooManyParticipants { path, slots })?;
         let me = self.view.introduce(slot)?;
         // Nobody may use the name before it is certain that we keep it.
@@ -213,6 +220,12 @@ impl View {
             std::thread::sleep(pause.min(Duration::from_nanos(left)));
             pause = pause.mul_f32(1.5).min(LONGEST_INIT_LOCK_PAUSE);
         }
+    }
+
+    /// Whether a slot has nobody's number in it: nobody has had it, or the last one left in order.
+    fn seems_unused(&self, slot: u32) -> bool {
+        let pid = self.slot_words(slot).get(offset_of!(SlotIdentity, pid) / 8);
+        pid.is_some_and(|pid| pid.load(Relaxed) == 0)
     }
 
     /// Bumps the generation of a slot whose byte we hold, and says who we are.

@@ -21,7 +21,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::ops::RangeInclusive;
 use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -253,7 +252,7 @@ impl Own<'_> {
     }
 
     /// Takes the first free byte of `slots` and pins it to this address space.
-    pub(crate) fn claim(&self, slots: RangeInclusive<u32>) -> io::Result<Option<(u32, Pin)>> {
+    pub(crate) fn claim(&self, slots: impl Iterator<Item = u32>) -> io::Result<Option<(u32, Pin)>> {
         for slot in slots {
             if ofd::try_lock(self.descriptor(), slot.into())? {
                 // Not while a fork is under way: its child would inherit a page that is not yet set apart.
