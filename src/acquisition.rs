@@ -53,7 +53,7 @@ impl Acquisition {
 
     /// Owing reports of the limits in `owing`, of those that need one.
     pub(crate) fn owing(set: LimitSet, wants: &Wants, owing: u64, ticket: u64) -> Self {
-        let charges = Charge::of(wants, owing, &set.keys().table).collect();
+        let charges = Charge::of(wants, owing, &set.keys().table).map(|it| it.of_ticket(ticket)).collect();
         Self { set, charges, ticket, epoch: fork::epoch(), is_enforced: true, pool_index: None }
     }
 
@@ -172,7 +172,7 @@ impl Acquisition {
         }
         let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit;
         let owed: u64 = self.charges.iter().map(owing).sum();
-        self.set.try_enter(&wants, !owed)??;
+        let ticket = self.set.try_enter(&wants, !owed)??;
         for (limit, amount) in wants.iter() {
             let owes_report = amount > 0 && self.set.keys().table.must_report(limit);
             match self.charges.iter_mut().find(|charge| charge.limit == limit) {
@@ -182,7 +182,8 @@ impl Acquisition {
                     charge.owes_report |= owes_report;
                 }
                 None => {
-                    self.charges.push(Charge { limit, requested: amount, charged: amount, owes_report });
+                    let (requested, charged) = (amount, amount);
+                    self.charges.push(Charge { limit, requested, charged, owes_report, ticket });
                 }
             }
         }

@@ -13,7 +13,7 @@ use crate::helper::{self, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
 use crate::sys::fork;
-use crate::wait::{Ask, Joined, Looked, Waiting};
+use crate::wait::{Ask, Joined, Waiting};
 
 impl LimitSet {
     /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
@@ -150,11 +150,11 @@ impl AcquireFuture {
             return Poll::Pending;
         }
         match waiting.look(&self.set, &ask) {
-            Looked::Over(answer) => {
+            Some(answer) => {
                 self.state = State::Over;
                 Poll::Ready(answer)
             }
-            Looked::Waiting => match helper::watch(&self.set, waiting, context.waker()) {
+            None => match helper::watch(&self.set, waiting, context.waker()) {
                 Ok(new) => {
                     *ticket = new;
                     Poll::Pending

@@ -251,9 +251,9 @@ impl LimitSet {
         patience: Option<Patience>,
     ) -> Result<Result<Entered, Statuses>, Trouble> {
         let left = |it: Patience| it.deadline.saturating_sub(clock::monotonic());
-        let within = patience.map_or(u64::MAX, |it| left(it).max(clock::nanos(LAST_LOCK)));
         let mut may_sweep = true;
         loop {
+            let within = patience.map_or(u64::MAX, |it| left(it).max(clock::nanos(LAST_LOCK)));
             let within = within.min(self.inner.segment.patience());
             let answer = self.locked_within(within, |engine, guard, now| {
                 let entered = engine.enter(guard, wants, owing, patience, &self.inner.clock, now)?;
@@ -276,7 +276,7 @@ impl LimitSet {
                 return Ok(answer);
             }
             // Before refusing for want of permits, make sure that the dead hold none of them.
-            self.sweep()?;
+            self.sweep_within(within)?;
             may_sweep = false;
         }
     }
@@ -334,9 +334,14 @@ impl LimitSet {
     }
 
     pub(crate) fn sweep(&self) -> Result<u64, Trouble> {
+        self.sweep_within(self.inner.segment.patience())
+    }
+
+    fn sweep_within(&self, patience: u64) -> Result<u64, Trouble> {
         let segment = &self.inner.segment;
         let me = segment.participant().map_err(attach_trouble)?;
-        let swept = self.engine()?.sweep(me, segment.deadline(), &self.inner.clock);
+        let deadline = clock::monotonic().saturating_add(patience);
+        let swept = self.engine()?.sweep(me, deadline, &self.inner.clock);
         let looked = swept.and_then(|swept| segment.view().look_at_name().map(|()| swept));
         let swept = looked.map_err(|fault| self.trouble(fault))?;
         events::swept(self, &swept);

@@ -174,13 +174,8 @@ pub(crate) struct Waiting {
     since: u64,
 }
 
-/// What a look brought.
-pub(crate) enum Looked {
-    /// Nothing yet.
-    Waiting,
-    /// The end of waiting, good or bad.
-    Over(Result<Acquisition, AcquireError>),
-}
+/// What a look brought: nothing yet, or the end of waiting, good or bad.
+pub(crate) type Looked = Option<Result<Acquisition, AcquireError>>;
 
 /// What a look under the lock brought.
 enum Outcome {
@@ -199,7 +194,7 @@ impl Waiting {
                 self.abandon(set, ask);
                 return set.on_trouble(trouble, ask.label);
             }
-            if let Looked::Over(answer) = self.look(set, ask) {
+            if let Some(answer) = self.look(set, ask) {
                 return answer;
             }
         }
@@ -221,13 +216,13 @@ impl Waiting {
         let looked = self.look_quietly(set, ask);
         match &looked {
             // That it was let through unasked has been told.
-            Looked::Over(Ok(held)) if !held.enforced() => {}
-            Looked::Over(Ok(held)) => {
+            Some(Ok(held)) if !held.enforced() => {}
+            Some(Ok(held)) => {
                 let waited = clock::monotonic().saturating_sub(self.since);
                 events::waited(set, ask.label, held.ticket(), Duration::from_nanos(waited));
             }
-            Looked::Over(Err(refusal)) => events::refused(set, ask.label, refusal),
-            Looked::Waiting => {}
+            Some(Err(refusal)) => events::refused(set, ask.label, refusal),
+            None => {}
         }
         looked
     }
@@ -256,19 +251,19 @@ impl Waiting {
             })
         });
         match looked {
-            Ok(Outcome::Waiting) => Looked::Waiting,
+            Ok(Outcome::Waiting) => None,
             Ok(Outcome::Late(statuses, ahead)) => {
-                Looked::Over(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead)))))
+                Some(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead)))))
             }
-            Ok(Outcome::Granted) => Looked::Over(Ok(ask.acquisition(set, self.place.ticket))),
+            Ok(Outcome::Granted) => Some(Ok(ask.acquisition(set, self.place.ticket))),
             Ok(Outcome::Refused(statuses)) => match statuses.into_refusal() {
-                never @ AcquireError::Never { .. } => Looked::Over(Err(never)),
+                never @ AcquireError::Never { .. } => Some(Err(never)),
                 // It was impossible only for a while, and the place is gone.
                 _ => self.rejoin(set, ask),
             },
             Err(trouble) => {
                 self.abandon(set, ask);
-                Looked::Over(set.on_trouble(trouble, ask.label))
+                Some(set.on_trouble(trouble, ask.label))
             }
         }
     }
@@ -276,10 +271,10 @@ impl Waiting {
     /// Joins the queue anew.
     fn rejoin(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
         let patience = Patience { deadline: self.deadline, shares_doorbell: self.shares_doorbell };
-        Looked::Over(match set.enter(ask.wants, ask.owing, Some(patience)) {
+        Some(match set.enter(ask.wants, ask.owing, Some(patience)) {
             Ok(Ok(Entered::Waiting(place))) => {
                 self.place = place;
-                return Looked::Waiting;
+                return None;
             }
             Ok(Ok(Entered::Granted { ticket })) => Ok(ask.acquisition(set, ticket)),
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
@@ -297,7 +292,8 @@ impl Waiting {
                 if engine.leave(guard, &place, &wants, now)? != Look::Granted {
                     return Ok(());
                 }
-                let charges: Vec<_> = Charge::of(&wants, owing, engine.table).collect();
+                let charges = Charge::of(&wants, owing, engine.table);
+                let charges: Vec<_> = charges.map(|it| it.of_ticket(place.ticket)).collect();
                 engine.finish(guard, &charges, true, now)
             })
         };

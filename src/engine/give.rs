@@ -2,7 +2,7 @@
 
 use super::{Engine, Table, Wants};
 use crate::core::{Env, Fault, Guard, Transaction};
-use crate::layout::state::LimitWord;
+use crate::layout::state::{LimitWord, StateMap};
 
 /// What one acquisition has of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Charge {
     pub charged: u64,
     /// Whether a report is still owed.
     pub owes_report: bool,
+    /// Number of the acquisition in the order of arrival: what was charged before a reset is forgotten by it.
+    pub ticket: u64,
 }
 
 impl Charge {
@@ -25,7 +27,14 @@ impl Charge {
             requested: amount,
             charged: amount,
             owes_report: amount > 0 && owing >> limit & 1 != 0 && table.must_report(limit),
+            ticket: u64::MAX,
         })
+    }
+
+    /// The charge of an acquisition with this ticket.
+    #[must_use]
+    pub fn of_ticket(self, ticket: u64) -> Self {
+        Self { ticket, ..self }
     }
 }
 
@@ -48,7 +57,10 @@ impl<E: Env> Engine<'_, E> {
                 self.charge(&mut change, limit, more, now)?;
                 to
             }
-            None => charge.charged - self.give_back(&mut change, limit, charge.charged - to, now)?,
+            None => {
+                let back = charge.charged - to;
+                charge.charged - self.give_back(&mut change, charge.ticket, limit, back, now)?
+            }
         };
         if charge.owes_report {
             self.add(&mut change, owed, 1u64.wrapping_neg())?;
@@ -75,7 +87,7 @@ impl<E: Env> Engine<'_, E> {
         for charge in charges {
             let limit = charge.limit;
             if charge.charged > 0 && (cancel || self.table.is_permit(limit)) {
-                self.give_back(&mut change, limit, charge.charged, now)?;
+                self.give_back(&mut change, charge.ticket, limit, charge.charged, now)?;
                 given |= 1 << limit;
             }
             if charge.owes_report {
@@ -111,6 +123,7 @@ impl<E: Env> Engine<'_, E> {
     pub(super) fn give_back(
         &self,
         change: &mut Transaction<'_, '_, E>,
+        ticket: u64,
         limit: usize,
         amount: u64,
         now: u64,
@@ -119,6 +132,11 @@ impl<E: Env> Engine<'_, E> {
         let Some(rule) = self.rule(change, limit) else {
             return self.holdings().give(change, me, limit, amount);
         };
+        if ticket < change.get(StateMap::RESET_TICKET)? {
+            // A reset has given it back already. Who joined the queue before it and was granted something after it
+            // loses this, too: that errs on the safe side.
+            return Ok(0);
+        }
         let (given, changes) = {
             let state = self.table.state(limit, |index| change.get(index).unwrap_or(0));
             rule.refund(&state, now, amount)

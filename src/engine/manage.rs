@@ -33,6 +33,8 @@ impl<E: Env> Engine<'_, E> {
             };
             self.write(&mut change, limit, &changes)?;
         }
+        let ticket = change.get(StateMap::NEXT_TICKET)?;
+        change.set(StateMap::RESET_TICKET, ticket)?;
         self.stamp(&mut change, now)?;
         change.commit();
         self.rejudge(guard, now)

@@ -102,6 +102,7 @@ impl<E: Env> Engine<'_, E> {
             if state == FREE || whose != (owner.slot.into(), owner.generation) {
                 continue;
             }
+            let ticket = link(LinkWord::Ticket)?;
             let wants = self.wants_of(waiter)?;
             let owing = self.read(waiter, WaiterWord::Owing)?;
             let mut change = guard.begin();
@@ -110,7 +111,7 @@ impl<E: Env> Engine<'_, E> {
             }
             if state == GRANTED {
                 for (limit, amount) in wants.iter().filter(|(limit, _)| !self.table.is_permit(*limit)) {
-                    self.give_back(&mut change, limit, amount, now)?;
+                    self.give_back(&mut change, ticket, limit, amount, now)?;
                     if self.table.must_report(limit) && owing >> limit & 1 != 0 {
                         self.add(&mut change, self.owed(owner, limit), 1u64.wrapping_neg())?;
                     }

@@ -48,7 +48,10 @@ pub(crate) struct SetWords {
     pub(crate) reaped_units: u64,
     /// Acquisitions that were let through because the set could not be asked.
     pub(crate) unenforced: u64,
-    pub(crate) reserved: [u64; 2],
+    /// The next ticket at the last reset: what was charged to earlier ones is forgotten, and cannot be given back.
+    /// Journalled.
+    pub(crate) reset_ticket: u64,
+    pub(crate) reserved: u64,
 }
 
 /// What changes in one limit. Which word means what is the algorithm's business.
@@ -125,6 +128,7 @@ impl SetWords {
         reaped_participants,
         reaped_units,
         unenforced,
+        reset_ticket,
         reserved,
     });
 }
@@ -240,6 +244,7 @@ impl StateMap {
         REAPED_PARTICIPANTS = reaped_participants,
         REAPED_UNITS = reaped_units,
         UNENFORCED = unenforced,
+        RESET_TICKET = reset_ticket,
     }
 
     /// First word of the first limit's [`LimitWords`].

@@ -254,6 +254,7 @@ impl Act {
 }
 
 /// What a victim has before it acts.
+#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub(crate) enum Has {
     Nothing,
     Held(Acquisition),

@@ -23,6 +23,7 @@ rules![
     only_numbers_can_change,
     what_was_declared_is_remembered_beside_what_is,
     a_reset_makes_rates_fresh_and_leaves_permits_and_counters,
+    what_was_charged_before_a_reset_cannot_be_given_back_after_it,
     a_manual_clock_moves_only_by_hand,
     a_clock_moved_as_far_as_it_goes_admits_no_more_than_before,
     a_clock_that_moves_itself_cannot_be_moved,
@@ -204,10 +205,32 @@ fn a_reset_makes_rates_fresh_and_leaves_permits_and_counters(world: World) {
         let mut again = set.try_acquire([("tokens", 100)]).unwrap();
         again.update("tokens", 100).unwrap();
         denial(set.try_acquire([("tokens", 1), ("connections", 0)]));
-        // What was charged before the reset can still be given back, but fills nothing above its most.
+        // What was charged before the reset is forgotten.
         held.cancel().unwrap();
-        assert!(set.limit("tokens").available <= 100);
+        assert_eq!(set.limit("tokens").available, 0);
         again.release().unwrap();
+    }
+}
+
+fn what_was_charged_before_a_reset_cannot_be_given_back_after_it(world: World) {
+    for algorithm in [Algorithm::TokenBucket, Algorithm::Gcra] {
+        let rate = RateLimit::per_minute("tokens", 1_000).algorithm(algorithm);
+        let set = world.open(&manual().limit(rate).limit(ResourceLimit::new("db", 9)));
+        let take = |amount| set.try_acquire([("tokens", amount)]).unwrap();
+        let [first, mut second, mut third, fourth] = [100, 200, 300, 400].map(take);
+        set.reset().unwrap();
+        // Whoever comes after the reset finds everything, and that is all there is.
+        let all = take(1_000);
+        first.cancel().unwrap();
+        assert_eq!(second.update("tokens", 0).unwrap(), 0);
+        assert_eq!(third.adjust("tokens", -300).unwrap(), 0);
+        drop(fourth);
+        assert_eq!(set.stats().unwrap().limit("tokens").unwrap().available, 0, "{algorithm}");
+        assert!(matches!(set.try_acquire([("tokens", 1)]), Err(AcquireError::Denied(_))));
+        // What was charged after it can be.
+        all.cancel().unwrap();
+        assert_eq!(set.stats().unwrap().limit("tokens").unwrap().available, 1_000, "{algorithm}");
+        assert_eq!(set.stats().unwrap().limit("db").unwrap().in_use, 2, "permits are another thing");
     }
 }
 
