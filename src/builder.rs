@@ -131,6 +131,7 @@ impl LimitSetBuilder {
     }
 
     /// Opens the set with this name, for sharing with every process that opens it; creates it if it does not exist.
+    /// Within a process, clone the set rather than opening it again: each opening takes a slot of its own.
     ///
     /// # Errors
     ///

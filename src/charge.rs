@@ -26,7 +26,7 @@ impl From<Acquisition> for Charged {
 }
 
 impl LimitSet {
-    /// Charges rates if all of them allow it now: those named, and 1 of each call limit that is not. Permits are left
+    /// Charges (unlike [`check`](Self::check), which only looks) rates if all of them allow it now: those named, and 1 of each call limit that is not. Permits are left
     /// alone, and no report is owed.
     ///
     /// ```

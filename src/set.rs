@@ -205,7 +205,7 @@ impl LimitSet {
     }
 
     /// Removes the set: every request to it, by whomever, answers [`Removed`](AcquireError::Removed) from now on, and
-    /// the name is free again.
+    /// the name is free again. Its last [`stats`](Self::stats) can still be read.
     ///
     /// # Errors
     ///

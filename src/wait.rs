@@ -39,7 +39,8 @@ impl LimitSet {
         self.acquire_within(&request.into(), None)
     }
 
-    /// As [`acquire`](Self::acquire), for at most `timeout`.
+    /// As [`acquire`](Self::acquire), for at most `timeout`; if the lock of the set is stuck, some 50 ms more. Enrolling,
+    /// at the first use after a fork, has its own [`patience`](crate::SegmentOptions::patience).
     ///
     /// # Errors
     ///
