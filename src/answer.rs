@@ -336,9 +336,6 @@ pub enum ManageError {
     /// The set was removed.
     #[error("the set was removed: open it again")]
     Removed,
-    /// The acquisition that was to get more belongs to the process that forked this one.
-    #[error("this acquisition was made before a fork and belongs to the parent process: acquire anew")]
-    Forked,
     /// The set is private memory of the process that forked this one.
     #[error("this set is private to the process that made it, and this is a forked child")]
     NotShared,

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use limitset::{ExitReason, Prefork, PreforkReport, Segment};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigHandler, Signal, kill};
 use nix::unistd::{Pid, getppid};
 use support::Worker;
 
@@ -28,6 +28,9 @@ const HOUR: Duration = Duration::from_secs(3600);
 const AT_ONCE: Duration = Duration::ZERO;
 
 fn main() {
+    // A shell lets what it runs in the background ignore SIGINT, and so do those who inherit that.
+    // SAFETY: the default action runs no code of this process.
+    unsafe { nix::sys::signal::signal(Signal::SIGINT, SigHandler::SigDfl) }.unwrap();
     let mut tests: Vec<(&'static str, fn())> = Vec::new();
     tests.extend(ends::TESTS);
     tests.extend(signals::TESTS);
