@@ -9,11 +9,12 @@ use crate::forks::interrupt_every;
 use crate::hands::{Mode, Scene, refusal};
 use crate::support::{Worker, listen, say};
 
-pub(crate) const TESTS: [(&str, fn()); 7] = [
+pub(crate) const TESTS: [(&str, fn()); 8] = [
     ("a_killed_holder_lets_a_waiter_through", || holder(wait)),
     ("a_killed_holder_lets_a_future_through", || holder(wait_async)),
     ("a_killed_head_lets_the_waiter_behind_it_through", || head(wait)),
     ("a_killed_head_lets_the_future_behind_it_through", || head(wait_async)),
+    ("a_killed_head_does_not_keep_those_out_who_only_try", || head(only_try)),
     ("a_waiter_notices_that_the_name_was_taken_away", || unlinked(wait)),
     ("a_future_notices_that_the_name_was_taken_away", || unlinked(wait_async)),
     ("signals_neither_end_nor_prolong_a_wait", || signals()),
@@ -27,6 +28,16 @@ fn wait(limits: &LimitSet, amount: u64) -> Result<Acquisition, AcquireError> {
 
 fn wait_async(limits: &LimitSet, amount: u64) -> Result<Acquisition, AcquireError> {
     pollster::block_on(limits.acquire_async([("db", amount)]))
+}
+
+/// Nobody sleeps here, so nobody but those who ask can find the dead.
+fn only_try(limits: &LimitSet, amount: u64) -> Result<Acquisition, AcquireError> {
+    loop {
+        match limits.try_acquire([("db", amount)]) {
+            Err(AcquireError::Queued { .. }) => std::thread::yield_now(),
+            answer => return answer,
+        }
+    }
 }
 
 fn scene() -> Scene {
