@@ -346,15 +346,17 @@ fn kills(twin: &Twin, act: Act, range: Range<u64>, random: &mut Random) {
         Act::Enrol => support::depth(KILLS_OF_ENROL, KILLS_OF_ENROL_FULL),
         _ => support::depth(KILLS, KILLS_FULL),
     };
-    let mut late = 0;
-    for point in 0..points {
+    let (mut point, mut late) = (0, 0);
+    while point < points {
         let last = Last::Blocked(&mut blocked);
         let scene = Scene::new(twin, act, ("act", &[]), random, last).expect("tracing worked before");
         let Scene { mut victim, other, mine, .. } = scene;
         let steals = mover.set.stats().unwrap().steals;
         let instructions = range.start + (range.end - range.start) * point / points;
         let is_there = (0..instructions).all(|_| victim.step());
-        late += u64::from(!is_there);
+        // Where a victim was through before, another one dies in its place.
+        (point, late) = (point + u64::from(is_there), late + u64::from(!is_there));
+        assert!(late <= points / 10, "{late} of {points} victims had ended before they were to be killed");
         victim.kill();
         let start = Instant::now();
         let seen = mover.observer.stats();
@@ -380,7 +382,6 @@ fn kills(twin: &Twin, act: Act, range: Range<u64>, random: &mut Random) {
         mover.go_on_after_kill(&found, &mut tally);
         assert_eq!((tally.torn, tally.leaked), (0, 0), "{tally:?}");
     }
-    assert!(late <= points / 10, "{late} of {points} victims had ended before they were to be killed");
     tally.points -= late;
     let what = format!("{}: SIGKILL in the middle, another blocked in acquire", act.name());
     tally.state_for(PROMISES, &what, "kills");

@@ -278,13 +278,15 @@ fn survives(what: &str, mut recover: impl FnMut(&Twin, &Segment, &mut Tally, &Ex
     }
     copies.state(&format!("{what}: dead after every instruction"), "instructions");
     let points = support::depth(KILLS, KILLS_FULL);
-    let mut late = 0;
-    for point in 0..points {
+    let (mut point, mut late) = (0, 0);
+    while point < points {
         let expected = Expected::new(&twin, &mut random);
-        late += u64::from(!die_after(shortest * point / points, &|| role(&twin, &expected)));
+        // Where a victim was through before, another one dies in its place.
+        let is_killed = die_after(shortest * point / points, &|| role(&twin, &expected));
+        (point, late) = (point + u64::from(is_killed), late + u64::from(!is_killed));
+        assert!(late <= points / 10, "{late} of {points} victims had ended before they were to be killed");
         recover(&twin, &twin.mover, &mut kills, &expected);
     }
-    assert!(late <= points / 10, "{late} of {points} victims had ended before they were to be killed");
     kills.points -= late;
     kills.state(&format!("{what}: SIGKILL in the middle"), "kills");
     copies.assert_clean();
