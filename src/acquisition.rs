@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::answer::{AcquireError, RunError, Trouble, Unavailable, UsageError};
-use crate::background::{self, DROP_PATIENCE};
-use crate::engine::{Charge, Wants};
+use crate::answer::{AcquireError, RunError, UsageError};
+use crate::background::DROP_PATIENCE;
+use crate::cooldown::Pause;
+use crate::engine::{Admitted, Charge, Ending, Report, Wants};
+use crate::events;
 use crate::limit::MAX_CAPACITY;
 use crate::request::Request;
-use crate::set::LimitSet;
+use crate::set::{Granted, LimitSet};
 use crate::sys::{clock, fork};
 
 /// What was acquired: permits that are held, and charges on rates.
@@ -40,6 +43,7 @@ pub struct Acquisition {
     set: LimitSet,
     charges: SmallVec<[Charge; 4]>,
     ticket: u64,
+    admitted: Admitted,
     /// The process that it belongs to.
     epoch: u64,
     is_enforced: bool,
@@ -47,14 +51,12 @@ pub struct Acquisition {
 }
 
 impl Acquisition {
-    pub(crate) fn new(set: LimitSet, wants: &Wants, ticket: u64) -> Self {
-        Self::owing(set, wants, u64::MAX, ticket)
-    }
-
     /// Owing reports of the limits in `owing`, of those that need one.
-    pub(crate) fn owing(set: LimitSet, wants: &Wants, owing: u64, ticket: u64) -> Self {
+    pub(crate) fn new(set: LimitSet, wants: &Wants, owing: u64, granted: Granted) -> Self {
+        let Granted { ticket, admitted } = granted;
         let charges = Charge::of(wants, owing, &set.keys().table).map(|it| it.of_ticket(ticket)).collect();
-        Self { set, charges, ticket, epoch: fork::epoch(), is_enforced: true, pool_index: None }
+        let epoch = fork::epoch();
+        Self { set, charges, ticket, admitted, epoch, is_enforced: true, pool_index: None }
     }
 
     pub(crate) fn not_enforced(set: LimitSet) -> Self {
@@ -62,10 +64,16 @@ impl Acquisition {
             set,
             charges: SmallVec::new(),
             ticket: 0,
+            admitted: Admitted::default(),
             epoch: fork::epoch(),
             is_enforced: false,
             pool_index: None,
         }
+    }
+
+    /// Its end says nothing about the other side.
+    pub(crate) fn is_no_trial(&mut self) {
+        self.admitted.on_trial = false;
     }
 
     /// The set it was acquired from.
@@ -172,7 +180,7 @@ impl Acquisition {
         }
         let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit;
         let owed: u64 = self.charges.iter().map(owing).sum();
-        let ticket = self.set.try_enter(&wants, !owed)??;
+        let Granted { ticket, .. } = self.set.try_enter(&wants, !owed)??;
         for (limit, amount) in wants.iter() {
             let owes_report = amount > 0 && self.set.keys().table.must_report(limit);
             match self.charges.iter_mut().find(|charge| charge.limit == limit) {
@@ -199,7 +207,7 @@ impl Acquisition {
     pub fn release(mut self) -> Result<(), UsageError> {
         let owing = self.charges.iter().filter(|charge| charge.owes_report);
         let keys: Vec<_> = owing.map(|charge| self.set.keys().name(charge.limit).to_owned()).collect();
-        self.end(false, self.set.segment().patience())?;
+        self.end(self.released(), self.set.segment().patience())?;
         if keys.is_empty() { Ok(()) } else { Err(UsageError::Unreported { keys }) }
     }
 
@@ -210,7 +218,49 @@ impl Acquisition {
     ///
     /// [`UsageError::Unavailable`] if the lock stays busy; everything returns as soon as it is free.
     pub fn cancel(mut self) -> Result<(), UsageError> {
-        self.end(true, self.set.segment().patience())
+        self.end(Ending::Cancelled, self.set.segment().patience())
+    }
+
+    /// Ends the acquisition because the other side answered "too many requests": permits return, what was charged stays
+    /// charged and needs no report, and the whole set pauses, in every process; see [`Cooldown`](crate::Cooldown) for
+    /// how long. `retry_after` is what the other side asked for, if it did.
+    ///
+    /// If the set has paused since this was acquired, the answer is about the time before that, and begins no second
+    /// pause; while that pause lasts, a longer `retry_after` makes it longer.
+    ///
+    /// # Errors
+    ///
+    /// [`UsageError::Unavailable`] if the lock stays busy; it is done as soon as it is free.
+    pub fn rate_limited(self, retry_after: Option<Duration>) -> Result<Pause, UsageError> {
+        let set = self.set.clone();
+        let (charges, report) = self.into_report(retry_after)?;
+        let pause = move |set: &LimitSet, patience| {
+            set.locked_within(patience, |engine, guard, now| {
+                let paused = engine.rate_limited(guard, &charges, report, now)?;
+                Ok(Pause::new(&paused, now))
+            })
+        };
+        let paused = set.or_in_background(pause)?;
+        events::paused(&set, &paused);
+        Ok(paused)
+    }
+
+    /// What was charged, and what there is to report, for whoever ends the acquisition.
+    pub(crate) fn into_report(
+        mut self,
+        retry_after: Option<Duration>,
+    ) -> Result<(SmallVec<[Charge; 4]>, Report), UsageError> {
+        if self.epoch != fork::epoch() {
+            return Err(UsageError::Forked);
+        }
+        let retry_after = retry_after.map_or(0, clock::nanos);
+        let report = Report { admitted: self.is_enforced.then_some(self.admitted), retry_after };
+        self.is_no_trial();
+        Ok((std::mem::take(&mut self.charges), report))
+    }
+
+    fn released(&self) -> Ending {
+        Ending::Released(self.admitted)
     }
 
     pub(crate) fn run<T, E>(self, body: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, RunError<E>> {
@@ -273,35 +323,32 @@ impl Acquisition {
         Ok(before.charged.saturating_sub(charged))
     }
 
-    fn end(&mut self, cancel: bool, patience: u64) -> Result<(), UsageError> {
+    fn end(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
         let charges = std::mem::take(&mut self.charges);
         let table = &self.set.keys().table;
-        let needs_lock = charges.iter().any(|charge| {
-            charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit))
-        });
+        let cancel = ending == Ending::Cancelled;
+        let needs_lock = self.admitted.on_trial && !cancel
+            || charges.iter().any(|charge| {
+                charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit))
+            });
+        // Dropping it afterwards does nothing more.
+        self.is_no_trial();
         if self.epoch != fork::epoch() {
             return Err(UsageError::Forked);
         }
         if !needs_lock {
             return Ok(());
         }
-        let finish = move |set: &LimitSet, charges: &[Charge], patience| {
-            set.locked_within(patience, |engine, guard, now| engine.finish(guard, charges, cancel, now))
-        };
-        let ended = finish(&self.set, &charges, patience);
-        if let Err(Trouble::Unavailable(Unavailable::Busy { .. })) = ended {
-            // Somebody was stopped while holding the lock: another thread waits in our place.
-            let set = self.set.clone();
-            background::run(move || drop(finish(&set, &charges, u64::MAX)));
-        }
-        Ok(ended?)
+        Ok(self.set.or_in_background_within(patience, move |set: &LimitSet, patience| {
+            set.locked_within(patience, |engine, guard, now| engine.finish(guard, &charges, ending, now))
+        })?)
     }
 }
 
 impl Drop for Acquisition {
     fn drop(&mut self) {
         // A destructor must not hang, and has nobody to tell.
-        let _ = self.end(false, clock::nanos(DROP_PATIENCE));
+        let _ = self.end(self.released(), clock::nanos(DROP_PATIENCE));
     }
 }
 
@@ -311,7 +358,7 @@ struct CancelOnDrop(Option<Acquisition>);
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(acquisition) = &mut self.0 {
-            let _ = acquisition.end(true, clock::nanos(DROP_PATIENCE));
+            let _ = acquisition.end(Ending::Cancelled, clock::nanos(DROP_PATIENCE));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 use thiserror::Error;
@@ -23,6 +23,14 @@ pub enum AcquireError {
     Queued {
         /// How many.
         ahead: u64,
+    },
+    /// The other side wanted less, or somebody paused the set: nobody is admitted now, whatever the limits say.
+    #[error("the set is cooling down for another {remaining:?}: wait, or try again then")]
+    CoolingDown {
+        /// When somebody is admitted next. By a [manual](crate::Clock::Manual) clock, as if it moved by itself.
+        until: Instant,
+        /// How long that is.
+        remaining: Duration,
     },
     /// All places in the queue are taken.
     #[error(
@@ -65,10 +73,12 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
-    /// How long to wait before the same request can succeed, if that is known.
+    /// How long to wait before the same request can succeed, if that is known. Of a set that is
+    /// [cooling down](Self::CoolingDown), when it admits somebody again.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Denied(denial) => denial.retry_after(),
+            Self::CoolingDown { remaining, .. } => Some(*remaining),
             _ => None,
         }
     }
@@ -226,6 +236,8 @@ pub struct TimedOut {
     pub statuses: Statuses,
     /// How many others still waited before this one, for the same limits.
     pub ahead: u64,
+    /// How long the set would still have admitted nobody, if it was [cooling down](AcquireError::CoolingDown).
+    pub cooling_down: Option<Duration>,
     /// Who held the permits that were in the way.
     pub holders: Vec<Holder>,
 }
@@ -261,6 +273,9 @@ impl fmt::Display for TimedOut {
         }
         if self.ahead > 0 {
             write!(f, ", {} others came first", self.ahead)?;
+        }
+        if let Some(left) = self.cooling_down {
+            write!(f, ", the set is cooling down for another {left:?}")?;
         }
         for (index, holder) in self.holders.iter().enumerate() {
             f.write_str(if index == 0 { "; held by " } else { ", " })?;
@@ -363,8 +378,9 @@ pub(crate) enum Trouble {
 /// Gives an operation's error its words for [`Trouble`].
 macro_rules! from_trouble {
     ($error:ty, $not_shared:ident) => {
-        impl From<Trouble> for $error {
-            fn from(trouble: Trouble) -> Self {
+        impl From<$crate::answer::Trouble> for $error {
+            fn from(trouble: $crate::answer::Trouble) -> Self {
+                use $crate::answer::Trouble;
                 match trouble {
                     Trouble::Unavailable(why) => Self::Unavailable(Box::new(why)),
                     Trouble::Removed => Self::Removed,
@@ -374,6 +390,8 @@ macro_rules! from_trouble {
         }
     };
 }
+pub(crate) use from_trouble;
+
 from_trouble!(AcquireError, NotShared);
 from_trouble!(ManageError, NotShared);
 from_trouble!(UsageError, Forked);

@@ -6,7 +6,9 @@ use thiserror::Error;
 
 use crate::clock::Clock;
 use crate::error::{AttachError, CreateError};
-use crate::limit::{BadLimit, Definition, Differs, Limit, Order, config_fits, validate};
+use crate::limit::{
+    BadLimit, BadSetting, Cooldown, Definition, Differs, Limit, Order, QueueOptions, config_fits, validate,
+};
 use crate::segment::{Segment, SegmentOptions};
 use crate::set::LimitSet;
 
@@ -43,6 +45,9 @@ pub enum OpenError {
     /// A limit, or the config map, cannot be.
     #[error(transparent)]
     Limit(#[from] BadLimit),
+    /// The cooldown, or the work queue, cannot be.
+    #[error(transparent)]
+    Setting(#[from] BadSetting),
     /// The segment cannot be created, cannot be used, or was declared otherwise.
     #[error(transparent)]
     Segment(#[from] CreateError),
@@ -75,6 +80,7 @@ impl From<AttachError> for OpenError {
 pub struct LimitSetBuilder {
     definition: Definition,
     clock: Clock,
+    queue: Option<QueueOptions>,
     segment: SegmentOptions,
     on_unavailable: OnUnavailable,
     on_difference: OnDifference,
@@ -109,6 +115,18 @@ impl LimitSetBuilder {
     /// Who goes first when there is not enough for all: [`Order::Arrival`] unless set.
     pub fn order(mut self, order: Order) -> Self {
         self.definition.order = order;
+        self
+    }
+
+    /// How the set pauses after "too many requests", and resumes: see [`Cooldown`] for what it does unless set.
+    pub fn cooldown(mut self, cooldown: Cooldown) -> Self {
+        self.definition.cooldown = cooldown;
+        self
+    }
+
+    /// Adds a [work queue](crate::WorkQueue) to the set.
+    pub fn queue(mut self, options: QueueOptions) -> Self {
+        self.queue = Some(options);
         self
     }
 
@@ -184,21 +202,36 @@ impl LimitSetBuilder {
         Ok(LimitSet::new(segment, self.on_unavailable)?)
     }
 
-    fn options(&self) -> Result<SegmentOptions, BadLimit> {
+    fn options(&self) -> Result<SegmentOptions, OpenError> {
         validate(&self.definition.limits)?;
         config_fits(&self.definition)?;
+        self.definition.cooldown.check()?;
         let mut options = self.segment.clone();
+        if let Some(queue) = &self.queue {
+            queue.check()?;
+            options.shape.items = queue.items;
+            options.shape.payload_bytes = queue.payload_bytes;
+            options.shape.result_bytes = queue.result_bytes;
+        }
         options.shape.clock = self.clock;
         options.shape.limits = u32::try_from(self.definition.limits.len()).unwrap_or(u32::MAX);
         options.shape.cells = self.definition.cells();
-        options.shape.definition = Some(self.definition.clone());
+        options.shape.definition = Some(self.definition());
         Ok(options)
+    }
+
+    fn definition(&self) -> Definition {
+        let mut definition = self.definition.clone();
+        if let Some(queue) = &self.queue {
+            definition.giving_up = queue.giving_up;
+        }
+        definition
     }
 
     /// Settles what differs between the set that is there and the one described.
     fn agree(&self, set: &LimitSet, options: &SegmentOptions) -> Result<(), OpenError> {
         let segment: &Segment = set.segment();
-        let difference = set.declared().difference(&self.definition).map(|it| it.what);
+        let difference = set.declared().difference(&self.definition()).map(|it| it.what);
         match (self.on_difference, difference) {
             (OnDifference::KeepCurrent, None | Some(Differs::Config | Differs::Numbers)) => return Ok(()),
             (OnDifference::Reconfigure, None | Some(Differs::Numbers)) => {

@@ -6,7 +6,7 @@ use crate::acquisition::Acquisition;
 use crate::answer::AcquireError;
 use crate::events;
 use crate::request::Request;
-use crate::set::LimitSet;
+use crate::set::{Granted, LimitSet};
 use crate::wait::Ask;
 
 /// A charge was made. There is nothing to hold, report or give back.
@@ -20,7 +20,8 @@ pub struct Charged {
 }
 
 impl From<Acquisition> for Charged {
-    fn from(acquisition: Acquisition) -> Self {
+    fn from(mut acquisition: Acquisition) -> Self {
+        acquisition.is_no_trial();
         Self { ticket: acquisition.ticket(), enforced: acquisition.enforced() }
     }
 }
@@ -51,7 +52,7 @@ impl LimitSet {
         let request = request.into();
         let wants = self.keys().payable(&request)?;
         match self.try_enter(&wants, 0) {
-            Ok(Ok(ticket)) => {
+            Ok(Ok(Granted { ticket, .. })) => {
                 events::granted(self, request.name(), ticket);
                 Ok(Charged { ticket, enforced: true })
             }

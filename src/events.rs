@@ -6,11 +6,16 @@
 //! | `waited` | debug | `label`, `ticket`, `nanos` |
 //! | `denied` | info | `label`, `limit`, `requested`, `available` |
 //! | `queued` | info | `label`, `ahead` |
+//! | `cooling_down` | info | `label`, `nanos` |
 //! | `timed_out` | info | `label`, `nanos` |
 //! | `not_enforced` | warn | `label`, `why` |
 //! | `recovered` | warn | |
-//! | `reaped` | warn | `participants`, `permits` |
+//! | `reaped` | warn | `participants`, `permits`, `items` |
 //! | `reconfigured` | info | `limits` |
+//! | `paused` | warn | `generation`, `nanos` |
+//! | `absorbed` | debug | `generation` |
+//! | `resumed` | info | |
+//! | `dead_letter` | warn | `id`, `attempts`, `rate_limits` |
 //! | `skipped` | warn | `index`: of a set in a pool that was removed |
 //!
 //! Not told: the dead that are found while a process attaches, when there is no set yet to speak of. `Stats` counts them.
@@ -18,7 +23,8 @@
 use std::time::Duration;
 
 use crate::answer::{AcquireError, Unavailable};
-use crate::engine::Swept;
+use crate::cooldown::Pause;
+use crate::engine::{Lease, Swept};
 use crate::set::LimitSet;
 
 /// Tells an event, if anybody can hear it.
@@ -76,6 +82,9 @@ pub(crate) fn refused(set: &LimitSet, label: Option<&str>, error: &AcquireError)
         AcquireError::Queued { ahead } => {
             tell!(info, "queued", set, label = label, ahead = *ahead);
         }
+        AcquireError::CoolingDown { remaining, .. } => {
+            tell!(info, "cooling_down", set, label = label, nanos = remaining.as_nanos());
+        }
         AcquireError::TimedOut(late) => {
             tell!(info, "timed_out", set, label = label, nanos = late.waited.as_nanos());
         }
@@ -97,7 +106,8 @@ pub(crate) fn swept(set: &LimitSet, swept: &Swept) {
         recovered(set);
     }
     if swept.participants > 0 {
-        tell!(warn, "reaped", set, participants = swept.participants, permits = swept.permits);
+        let Swept { participants, permits, items, .. } = *swept;
+        tell!(warn, "reaped", set, participants = participants, permits = permits, items = items);
     }
 }
 
@@ -107,4 +117,24 @@ pub(crate) fn reconfigured(set: &LimitSet, limits: usize) {
 
 pub(crate) fn skipped(set: &LimitSet, index: usize) {
     tell!(warn, "skipped", set, index = index);
+}
+
+/// What a report of "too many requests", or a pause by hand, has brought about.
+pub(crate) fn paused(set: &LimitSet, pause: &Pause) {
+    let Pause { remaining, generation, absorbed } = *pause;
+    if absorbed {
+        tell!(debug, "absorbed", set, generation = generation);
+    } else {
+        tell!(warn, "paused", set, generation = generation, nanos = remaining.unwrap_or_default().as_nanos());
+    }
+}
+
+pub(crate) fn resumed(set: &LimitSet) {
+    tell!(info, "resumed", set);
+}
+
+/// An item of work that is not tried again.
+pub(crate) fn dead_letter(set: &LimitSet, lease: &Lease) {
+    let Lease { id, attempts, rate_limits, .. } = *lease;
+    tell!(warn, "dead_letter", set, id = id, attempts = attempts, rate_limits = rate_limits);
 }

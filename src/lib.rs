@@ -54,6 +54,8 @@
 //! | [`Request`] | what can be asked for, and in which forms |
 //! | [`Acquisition`] | what was granted: report its use, release it, cancel it |
 //! | [`LimitPool`] | several sets behind a balancer; made of [anything](AnyLimits) |
+//! | [`Cooldown`] | how a set pauses after "too many requests", and resumes |
+//! | [`WorkQueue`] | work that goes to another worker if its worker dies |
 //! | [`Prefork`] | workers that share limits: forked, replaced, stopped |
 //! | [`AcquireError`] | why nothing was; [`Denial`] has the status of every limit |
 //! | [`Stats`] | a set at one instant; a [`SetObserver`] sees it without taking part |
@@ -77,6 +79,7 @@ mod background;
 mod builder;
 mod charge;
 mod clock;
+mod cooldown;
 #[doc(hidden)]
 pub mod core;
 #[doc(hidden)]
@@ -94,6 +97,7 @@ mod math;
 mod observe;
 mod pool;
 mod prefork;
+mod queue;
 mod request;
 mod segment;
 mod set;
@@ -110,9 +114,13 @@ pub use crate::answer::{
 pub use crate::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
 pub use crate::charge::Charged;
 pub use crate::clock::Clock;
+pub use crate::cooldown::{CooldownStats, Pause};
 pub use crate::core::Participant;
+pub use crate::engine::Reason;
 pub use crate::future::AcquireFuture;
-pub use crate::limit::{Algorithm, CallLimit, Limit, Order, RateLimit, Report, ResourceLimit};
+pub use crate::limit::{
+    Algorithm, BadSetting, CallLimit, Cooldown, Limit, Order, QueueOptions, RateLimit, Report, ResourceLimit,
+};
 pub use crate::observe::{LimitStats, ParticipantStats, SetObserver, Stats};
 pub use crate::pool::{
     AnyLimits, BadDescription, Balance, LimitPool, PoolDescription, PoolError, PoolSetStats, PoolStats,
@@ -122,6 +130,7 @@ pub use crate::prefork::{
     ExitReason, Prefork, PreforkError, Report as PreforkReport, Restart, StartBy, Stopped, Supervisor,
     Worker, WorkerExit, WorkerOutcome,
 };
+pub use crate::queue::{Finished, QueueError, QueueStats, WorkItem, WorkQueue};
 pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
 pub use crate::segment::{
     Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,

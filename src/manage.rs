@@ -69,7 +69,7 @@ impl LimitSet {
     ///
     /// If the set cannot be asked.
     pub fn reap(&self) -> Result<u64, ManageError> {
-        Ok(self.sweep()?)
+        Ok(self.sweep()?.permits)
     }
 
     /// The numbers of limits that are to be changed, if they are all that is.

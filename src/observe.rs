@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Clock;
+use crate::cooldown::CooldownStats;
 use crate::core::Participant;
 use crate::engine::Table;
 use crate::error::{AttachError, SyncError};
 use crate::layout::state::{LimitWord, RuleWord, StateMap};
 use crate::limit::{Definition, Limit};
+use crate::queue::QueueStats;
 use crate::request::Keys;
 use crate::segment::{Observer, ParticipantInfo, View};
 use crate::sys::clock;
@@ -24,6 +26,10 @@ pub struct Stats {
     pub participants: Vec<ParticipantStats>,
     /// How many blocked acquirers wait.
     pub waiters: u64,
+    /// Pauses after "too many requests".
+    pub cooldown: CooldownStats,
+    /// The work queue, if the set has one.
+    pub queue: Option<QueueStats>,
     /// How often the lock was taken from a dead holder.
     pub steals: u64,
     /// How many of those had left an update half done, which was then undone.
@@ -95,7 +101,7 @@ impl Stats {
     }
 
     pub(crate) fn read(view: &View, keys: &Keys) -> Result<Self, SyncError> {
-        let words = view.snapshot(&view.checked.state)?;
+        let words = view.set_words()?;
         let get = |index: usize| words.get(index).copied().unwrap_or(0);
         let lock = view.statistics(&view.checked.state)?;
         let now = instant(view.checked.clock, get);
@@ -104,6 +110,8 @@ impl Stats {
             limits,
             participants: participants(view, keys, get),
             waiters: get(StateMap::QUEUE_LENGTH),
+            cooldown: CooldownStats::read(get, now),
+            queue: QueueStats::read(&view.checked.header, &keys.table.map, get),
             steals: lock.steals,
             recoveries: lock.rollbacks,
             sweeps: get(StateMap::SWEEPS),

@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -13,7 +14,7 @@ use crate::answer::{AcquireError, ManageError, Statuses, Trouble, Unavailable};
 use crate::builder::{LimitSetBuilder, OnUnavailable};
 use crate::clock::Clock;
 use crate::core::{Fault, Guard};
-use crate::engine::{Engine, Entered, Judged, Patience, Standing, Time, Wants};
+use crate::engine::{Admitted, Engine, Entered, Judged, Patience, Standing, Swept, Time, Wants};
 use crate::error::AttachError;
 use crate::events;
 use crate::layout::state::StateMap;
@@ -106,9 +107,9 @@ impl LimitSet {
         let mut scratch = Wants::none();
         let wants = self.inner.keys.wants(&request, &mut scratch)?;
         match self.try_enter(wants, u64::MAX) {
-            Ok(Ok(ticket)) => {
-                events::granted(self, request.name(), ticket);
-                Ok(Acquisition::new(self.clone(), wants, ticket))
+            Ok(Ok(granted)) => {
+                events::granted(self, request.name(), granted.ticket);
+                Ok(Acquisition::new(self.clone(), wants, u64::MAX, granted))
             }
             Ok(Err(refusal)) => {
                 events::refused(self, request.name(), &refusal);
@@ -150,7 +151,14 @@ impl LimitSet {
                 let judged = engine.judge(guard, wants, now)?;
                 let is_possible = judged.iter().all(|it| it.standing != Standing::Never);
                 let in_order = self.keys().table.order == Order::Arrival;
-                if is_possible && in_order && engine.waited_for(guard, mask)? != 0 {
+                let gate = if mask == 0 { None } else { engine.gate(guard, now)? };
+                let is_waited_for = in_order && engine.waited_for(guard, mask)? != 0;
+                if let Some(at) = gate.filter(|_| is_possible)
+                    && (!is_waited_for || engine.paused_until(guard, now)?.is_some())
+                {
+                    return Ok(Some(Err(self.cooling_down(at.saturating_sub(now)))));
+                }
+                if is_possible && is_waited_for {
                     if may_sweep && self.is_time_to_sweep(engine) {
                         return Ok(None);
                     }
@@ -233,11 +241,16 @@ impl LimitSet {
         &self.inner.definition
     }
 
-    /// Charges what is wanted and gives its ticket, or says what is in the way.
-    pub(crate) fn try_enter(&self, wants: &Wants, owing: u64) -> Result<Result<u64, AcquireError>, Trouble> {
+    /// Charges what is wanted, or says what is in the way.
+    pub(crate) fn try_enter(
+        &self,
+        wants: &Wants,
+        owing: u64,
+    ) -> Result<Result<Granted, AcquireError>, Trouble> {
         match self.enter(wants, owing, None)? {
-            Ok(Entered::Granted { ticket }) => Ok(Ok(ticket)),
+            Ok(Entered::Granted { ticket, admitted }) => Ok(Ok(Granted { ticket, admitted })),
             Ok(Entered::Queued { ahead }) => Ok(Err(AcquireError::Queued { ahead })),
+            Ok(Entered::CoolingDown { left }) => Ok(Err(self.cooling_down(left))),
             Ok(_) => Ok(Err(AcquireError::QueueFull { waiters: self.inner.segment.info().waiters })),
             Err(statuses) => Ok(Err(statuses.into_refusal())),
         }
@@ -286,7 +299,14 @@ impl LimitSet {
         Statuses::new(self.inner.keys.clone(), judged, now.saturating_sub(self.inner.clock.lag()))
     }
 
-    fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {
+    /// What it means that nobody is admitted for so many nanoseconds.
+    pub(crate) fn cooling_down(&self, left: u64) -> AcquireError {
+        let remaining = Duration::from_nanos(left.saturating_add(self.inner.clock.lag()));
+        let now = Instant::now();
+        AcquireError::CoolingDown { until: now.checked_add(remaining).unwrap_or(now), remaining }
+    }
+
+    pub(crate) fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {
         engine.block.sweep_is_due(self.inner.segment.view().machine.doorbell_slice)
     }
 
@@ -333,11 +353,11 @@ impl LimitSet {
         self.inner.segment.view().engine(&self.inner.keys.table).map_err(attach_trouble)
     }
 
-    pub(crate) fn sweep(&self) -> Result<u64, Trouble> {
+    pub(crate) fn sweep(&self) -> Result<Swept, Trouble> {
         self.sweep_within(self.inner.segment.patience())
     }
 
-    fn sweep_within(&self, patience: u64) -> Result<u64, Trouble> {
+    fn sweep_within(&self, patience: u64) -> Result<Swept, Trouble> {
         let segment = &self.inner.segment;
         let me = segment.participant().map_err(attach_trouble)?;
         let deadline = clock::monotonic().saturating_add(patience);
@@ -345,7 +365,7 @@ impl LimitSet {
         let looked = swept.and_then(|swept| segment.view().look_at_name().map(|()| swept));
         let swept = looked.map_err(|fault| self.trouble(fault))?;
         events::swept(self, &swept);
-        Ok(swept.permits)
+        Ok(swept)
     }
 
     fn count_unenforced(&self) {
@@ -365,6 +385,13 @@ impl LimitSet {
             other => Trouble::Unavailable(Unavailable::Damaged(damage(other))),
         }
     }
+}
+
+/// What was granted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) ticket: u64,
+    pub(crate) admitted: Admitted,
 }
 
 pub(crate) fn attach_trouble(error: AttachError) -> Trouble {

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::acquisition::Acquisition;
-use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble, Unavailable};
+use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble};
 use crate::background;
 use crate::core::NEVER;
-use crate::engine::{Charge, Entered, Look, Patience, Place, Wants};
+use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
 use crate::events;
 use crate::observe::Stats;
 use crate::request::Request;
-use crate::set::{LimitSet, attach_trouble};
+use crate::set::{Granted, LimitSet, attach_trouble};
 use crate::sys::clock;
 
 /// How long somebody whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer
@@ -132,9 +132,9 @@ impl LimitSet {
         let since = clock::monotonic();
         let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
         let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
-            Ok(Entered::Granted { ticket }) => {
+            Ok(Entered::Granted { ticket, admitted }) => {
                 events::granted(self, ask.label, ticket);
-                return Ok(Ok(Joined::Granted(ask.acquisition(self, ticket))));
+                return Ok(Ok(Joined::Granted(ask.acquisition(self, Granted { ticket, admitted }))));
             }
             Ok(Entered::Waiting(place)) => {
                 return Ok(Ok(Joined::Waiting(Waiting { place, deadline, shares_doorbell, since })));
@@ -156,8 +156,8 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn acquisition(&self, set: &LimitSet, ticket: u64) -> Acquisition {
-        Acquisition::owing(set.clone(), self.wants, self.owing, ticket)
+    fn acquisition(&self, set: &LimitSet, granted: Granted) -> Acquisition {
+        Acquisition::new(set.clone(), self.wants, self.owing, granted)
     }
 }
 
@@ -183,8 +183,8 @@ enum Outcome {
     Waiting,
     Granted,
     Refused(Statuses),
-    /// Time is up, and the queue was left.
-    Late(Statuses, u64),
+    /// Time is up, and the queue was left; with how many others came first, and how long the set still pauses.
+    Late(Statuses, u64, Option<u64>),
 }
 
 impl Waiting {
@@ -246,17 +246,22 @@ impl Waiting {
                 Look::Waiting => {
                     let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
                     let statuses = statuses(guard)?;
-                    engine.leave(guard, &self.place, wants, now)?;
-                    Outcome::Late(statuses, ahead)
+                    let paused = engine.gate(guard, now)?.map(|at| at.saturating_sub(now));
+                    engine.leave(guard, &mut self.place, wants, now)?;
+                    Outcome::Late(statuses, ahead, paused)
                 }
             })
         });
         match looked {
             Ok(Outcome::Waiting) => None,
-            Ok(Outcome::Late(statuses, ahead)) => {
-                Some(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead)))))
+            Ok(Outcome::Late(statuses, ahead, paused)) => {
+                let paused = paused.map(Duration::from_nanos);
+                Some(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead, paused)))))
             }
-            Ok(Outcome::Granted) => Some(Ok(ask.acquisition(set, self.place.ticket))),
+            Ok(Outcome::Granted) => {
+                let Place { ticket, admitted, .. } = self.place;
+                Some(Ok(ask.acquisition(set, Granted { ticket, admitted })))
+            }
             Ok(Outcome::Refused(statuses)) => match statuses.into_refusal() {
                 never @ AcquireError::Never { .. } => Some(Err(never)),
                 // It was impossible only for a while, and the place is gone.
@@ -277,7 +282,9 @@ impl Waiting {
                 self.place = place;
                 return None;
             }
-            Ok(Ok(Entered::Granted { ticket })) => Ok(ask.acquisition(set, ticket)),
+            Ok(Ok(Entered::Granted { ticket, admitted })) => {
+                Ok(ask.acquisition(set, Granted { ticket, admitted }))
+            }
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
             Ok(Err(statuses)) => Err(statuses.into_refusal()),
             Err(trouble) => set.on_trouble(trouble, ask.label),
@@ -290,22 +297,25 @@ impl Waiting {
         let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
         let leave = move |set: &LimitSet, patience| {
             set.locked_within(patience, |engine, guard, now| {
-                if engine.leave(guard, &place, &wants, now)? != Look::Granted {
+                if engine.leave(guard, &mut place.clone(), &wants, now)? != Look::Granted {
                     return Ok(());
                 }
                 let charges = Charge::of(&wants, owing, engine.table);
                 let charges: Vec<_> = charges.map(|it| it.of_ticket(place.ticket)).collect();
-                engine.finish(guard, &charges, true, now)
+                engine.finish(guard, &charges, Ending::Cancelled, now)
             })
         };
-        let left = leave(set, clock::nanos(background::DROP_PATIENCE));
-        if let Err(Trouble::Unavailable(Unavailable::Busy { .. })) = left {
-            let set = set.clone();
-            background::run(move || drop(leave(&set, u64::MAX)));
-        }
+        // Nobody is left to tell.
+        let _ = set.or_in_background_within(clock::nanos(background::DROP_PATIENCE), leave);
     }
 
-    fn timed_out(&self, set: &LimitSet, statuses: Statuses, ahead: u64) -> TimedOut {
+    fn timed_out(
+        &self,
+        set: &LimitSet,
+        statuses: Statuses,
+        ahead: u64,
+        cooling_down: Option<Duration>,
+    ) -> TimedOut {
         let waited = Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
         let in_the_way: Vec<_> =
             statuses.iter().filter(|it| !it.passed).map(|it| it.key.to_owned()).collect();
@@ -327,6 +337,6 @@ impl Waiting {
                 });
             }
         }
-        TimedOut { waited, statuses, ahead, holders }
+        TimedOut { waited, statuses, ahead, cooling_down, holders }
     }
 }

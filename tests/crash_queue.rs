@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use acts::{A_WHILE, Act, Ask, NO_SLICE};
 use limitset::core::NEVER;
-use limitset::engine::{Charge, Engine};
+use limitset::engine::{Admitted, Charge, Ending, Engine};
 use mutant::{Class, Effect, Mutant, Mutation};
 use stepped::{Points, Tally, die_in_copies};
 use support::{Random, TempName, Worker};
@@ -148,7 +148,7 @@ fn mutated_role(arguments: &[String]) {
     victim::stop_here();
     let mut guard = engine.lock(me, NEVER).unwrap();
     let now = engine.now(&guard, 0).unwrap();
-    engine.finish(&mut guard, &charges, false, now).unwrap();
+    engine.finish(&mut guard, &charges, Ending::Released(Admitted::default()), now).unwrap();
     guard.unlock().unwrap();
     victim::leave();
 }

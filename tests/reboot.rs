@@ -15,7 +15,7 @@ use support::TempName;
 
 const HOUR: u64 = 3_600_000_000_000;
 /// First word of the first limit, and words from limit to limit.
-const LIMIT_WORDS: usize = 24;
+const LIMIT_WORDS: usize = 32;
 const LIMIT_STRIDE: usize = 8;
 const CONSUMED: usize = 3;
 

@@ -5,6 +5,8 @@
 
 #[path = "set/answers.rs"]
 mod answers;
+#[path = "set/cooldown.rs"]
+mod cooldown;
 #[path = "set/differences.rs"]
 mod differences;
 #[path = "set/ending.rs"]
@@ -35,6 +37,7 @@ fn main() {
         ("ending", ending::RULES),
         ("manage", manage::RULES),
         ("stats", stats::RULES),
+        ("cooldown", cooldown::RULES),
         ("opening", opening::RULES),
     ];
     let mut trials = Vec::new();

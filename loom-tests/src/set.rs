@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use limitset::Limit;
 use limitset::core::{Env, Fault, Guard, NEVER, Participant};
 use limitset::engine::models::Draft;
-use limitset::engine::{Charge, Engine, Entered, Look, Patience, Place, Time, Wants};
+use limitset::engine::{Admitted, Charge, Ending, Engine, Entered, Look, Patience, Place, Time, Wants};
 use loom::thread::{JoinHandle, spawn};
 
 use crate::mutant::Effect;
@@ -230,7 +230,7 @@ impl<'a, E: Env> Life<'a, E> {
             _ => None,
         };
         let entered = match overtaken {
-            Some(ticket) => Entered::Granted { ticket },
+            Some(ticket) => Entered::Granted { ticket, admitted: Admitted::default() },
             None => self.engine.enter(&mut guard, &wants, u64::MAX, patience, &Still, 0)?,
         };
         guard.unlock()?;
@@ -313,8 +313,8 @@ impl<'a, E: Env> Life<'a, E> {
     /// Leaves the queue, and gives back what was granted meanwhile.
     pub fn abandon(&self, place: &Place, amount: u64) {
         let mut guard = self.lock().unwrap();
-        if self.engine.leave(&mut guard, place, &wants(amount), 0).unwrap() == Look::Granted {
-            self.engine.finish(&mut guard, &self.charges(amount), true, 0).unwrap();
+        if self.engine.leave(&mut guard, &mut place.clone(), &wants(amount), 0).unwrap() == Look::Granted {
+            self.engine.finish(&mut guard, &self.charges(amount), Ending::Cancelled, 0).unwrap();
         }
         guard.unlock().unwrap();
     }
@@ -333,7 +333,8 @@ impl<'a, E: Env> Life<'a, E> {
             self.engine.holdings().give(&mut change, self.me, 0, amount).unwrap();
             change.commit();
         } else {
-            self.engine.finish(&mut guard, &self.charges(amount), false, 0).unwrap();
+            let ending = Ending::Released(Admitted::default());
+            self.engine.finish(&mut guard, &self.charges(amount), ending, 0).unwrap();
         }
         guard.unlock().unwrap();
     }

@@ -15,14 +15,20 @@ impl<E: Env> Block<'_, E> {
     /// Copies all words as they were at one instant. Gives up with [`Fault::Busy`] after `tries` looks that
     /// all met a living writer.
     pub fn snapshot(&self, tries: u32) -> Result<Vec<u64>, Fault> {
+        self.snapshot_of(self.words.len(), tries)
+    }
+
+    /// The same of the first `count` words.
+    pub fn snapshot_of(&self, count: usize, tries: u32) -> Result<Vec<u64>, Fault> {
         let env = self.env;
+        let words = self.words.get(..count).unwrap_or(self.words);
         let mut holder = 0;
         for _ in 0..tries {
             let version = env.load64(self.version, Acquire);
             // Acquire: with a generation from before its enrolment a living holder would look dead.
             holder = env.load32(self.lock, Acquire);
             if version & 1 == 0 {
-                let copy = self.copy(self.words);
+                let copy = self.copy(words);
                 env.fence(Acquire);
                 if env.load64(self.version, Relaxed) == version {
                     return Ok(copy);
@@ -35,7 +41,7 @@ impl<E: Env> Block<'_, E> {
                     return Err(Fault::DamagedJournal { found, most: (self.journal.len() / 2) as u64 });
                 }
             } else if self.slots.is_word_dead(holder) {
-                let mut copy = self.copy(self.words);
+                let mut copy = self.copy(words);
                 let length = env.load64(self.journal_length, Relaxed);
                 let journal = self.copy(self.journal);
                 env.fence(Acquire);
@@ -43,7 +49,7 @@ impl<E: Env> Block<'_, E> {
                 let undisturbed =
                     env.load32(self.lock, Relaxed) == holder && env.load64(self.version, Relaxed) == version;
                 if undisturbed {
-                    undo_in(&mut copy, &journal, length)?;
+                    undo_in(&mut copy, &journal, length, self.words.len())?;
                     return Ok(copy);
                 }
             }
@@ -57,13 +63,16 @@ impl<E: Env> Block<'_, E> {
     }
 }
 
-fn undo_in(copy: &mut [u64], journal: &[u64], length: u64) -> Result<(), Fault> {
+fn undo_in(copy: &mut [u64], journal: &[u64], length: u64, words: usize) -> Result<(), Fault> {
     let most = (journal.len() / 2) as u64;
     let entries = valid_entries(journal, length).ok_or(Fault::DamagedJournal { found: length, most })?;
     for [index, old] in entries.as_chunks::<2>().0.iter().rev() {
-        let most = copy.len() as u64;
-        let word = usize::try_from(*index).ok().and_then(|index| copy.get_mut(index));
-        *word.ok_or(Fault::DamagedJournal { found: *index, most })? = *old;
+        let place = usize::try_from(*index).ok().filter(|place| *place < words);
+        let place = place.ok_or(Fault::DamagedJournal { found: *index, most: words as u64 })?;
+        // Words that were not copied need not be undone.
+        if let Some(word) = copy.get_mut(place) {
+            *word = *old;
+        }
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! After the grant: what was charged turns out to be more or less, and in the end is released or given back.
 
-use super::{Engine, Table, Wants};
+use super::{Ending, Engine, Table, Wants};
 use crate::core::{Env, Fault, Guard, Transaction};
 use crate::layout::state::{LimitWord, StateMap};
 
@@ -72,33 +72,52 @@ impl<E: Env> Engine<'_, E> {
         Ok(charged)
     }
 
-    /// Ends an acquisition: permits return; with `cancel` what was charged of rates returns too, where that is
-    /// possible.
+    /// Ends an acquisition: permits return; if it is cancelled, what was charged of rates returns too, where that is
+    /// possible. What ends by a report of the other side is [`rate_limited`](Self::rate_limited).
     pub fn finish(
         &self,
         guard: &mut Guard<'_, E>,
         charges: &[Charge],
-        cancel: bool,
+        ending: Ending,
         now: u64,
     ) -> Result<(), Fault> {
-        let me = guard.holder();
-        let mut given = 0;
+        let admitted = match ending {
+            Ending::Released(admitted) => Some(admitted),
+            Ending::Cancelled => None,
+        };
         let mut change = guard.begin();
-        for charge in charges {
-            let limit = charge.limit;
-            if charge.charged > 0 && (cancel || self.table.is_permit(limit)) {
-                self.give_back(&mut change, charge.ticket, limit, charge.charged, now)?;
-                given |= 1 << limit;
-            }
-            if charge.owes_report {
-                self.add(&mut change, self.owed(me, limit), 1u64.wrapping_neg())?;
-                if !cancel {
-                    self.add(&mut change, self.limit_word(limit, LimitWord::Unreported), 1)?;
-                }
-            }
+        let given = self.end_charges(&mut change, charges, ending == Ending::Cancelled, now)?;
+        for charge in charges.iter().filter(|charge| charge.owes_report && admitted.is_some()) {
+            self.add(&mut change, self.limit_word(charge.limit, LimitWord::Unreported), 1)?;
+        }
+        if let Some(admitted) = admitted {
+            self.succeed(&mut change, admitted)?;
         }
         change.commit();
         self.serve(guard, given, now)
+    }
+
+    /// What the end of an acquisition gives back, a bit for each limit; reports are owed no longer.
+    pub(super) fn end_charges(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        charges: &[Charge],
+        cancel: bool,
+        now: u64,
+    ) -> Result<u64, Fault> {
+        let me = change.holder();
+        let mut given = 0;
+        for charge in charges {
+            let limit = charge.limit;
+            if charge.charged > 0 && (cancel || self.table.is_permit(limit)) {
+                self.give_back(change, charge.ticket, limit, charge.charged, now)?;
+                given |= 1 << limit;
+            }
+            if charge.owes_report {
+                self.add(change, self.owed(me, limit), 1u64.wrapping_neg())?;
+            }
+        }
+        Ok(given)
     }
 
     fn charge(

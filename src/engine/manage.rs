@@ -80,7 +80,9 @@ impl<E: Env> Engine<'_, E> {
         change.set(StateMap::MANUAL_NOW, now.saturating_add(nanos).min(END_OF_TIME))?;
         change.commit();
         let now = self.now(guard, 0)?;
-        self.serve(guard, u64::MAX, now)
+        self.serve(guard, u64::MAX, now)?;
+        self.block.ring();
+        Ok(())
     }
 
     /// When nobody else is attached: a rate that has decided about an instant that is yet to come was torn by a

@@ -8,7 +8,10 @@
 //! queue    who waits, and in which order
 //! serve    grants on their behalf
 //! wait     join the queue, sleep, look, leave
+//! cooldown pause together, resume slowly
 //! give     refund, charge more, release, cancel
+//! items    items of work: states, lists, bytes
+//! work     hand them out, take them back, park them
 //! manage   reset, reconfigure, move the clock, mend
 //! reap     return what the dead held
 //! models   a set for model checks
@@ -16,7 +19,9 @@
 //!
 //! Operations are handed a lock that is held, and an instant; only `wait` sleeps, and only without the lock.
 
+mod cooldown;
 mod give;
+mod items;
 mod manage;
 pub mod models;
 mod queue;
@@ -26,8 +31,11 @@ mod table;
 mod take;
 mod wait;
 mod wants;
+mod work;
 
+pub use self::cooldown::{Admitted, Ending, Paused, Report};
 pub use self::give::Charge;
+pub use self::items::{Items, Part};
 pub use self::manage::NewNumbers;
 pub use self::queue::Waiters;
 pub use self::reap::Swept;
@@ -35,6 +43,7 @@ pub use self::table::Table;
 pub use self::take::{Judged, Standing};
 pub use self::wait::{Entered, Look, Patience, Place, Time};
 pub use self::wants::Wants;
+pub use self::work::{Collected, Finishes, Lease, Pushed, Reason, Taken, Verdict};
 use crate::core::{Block, Env, Fault, Guard, Holdings, Locked, Participant, Transaction};
 use crate::layout::state::{LimitWord, StateMap};
 use crate::math::{Changes, Rule};
@@ -45,6 +54,8 @@ pub struct Engine<'a, E: Env> {
     pub block: Block<'a, E>,
     /// Who waits.
     pub waiters: Waiters<'a, E>,
+    /// What items of work carry, if there is a queue of them.
+    pub items: Items<'a, E>,
     /// What the words mean.
     pub table: &'a Table,
 }
@@ -59,7 +70,13 @@ impl<E: Env> Copy for Engine<'_, E> {}
 impl<'a, E: Env> Engine<'a, E> {
     /// The set in a block.
     pub fn new(block: Block<'a, E>, waiters: Waiters<'a, E>, table: &'a Table) -> Self {
-        Self { block, waiters, table }
+        Self { block, waiters, items: Items::none(), table }
+    }
+
+    /// The same with a work queue.
+    #[must_use]
+    pub fn with_items(self, items: Items<'a, E>) -> Self {
+        Self { items, ..self }
     }
 
     /// Takes the lock, waiting until `deadline`.

@@ -5,7 +5,8 @@ use crate::clock::Clock;
 use crate::core::Holdings;
 use crate::layout::state::{LimitWord, LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
-use crate::limit::{Definition, Limit};
+use crate::layout::work::{ItemWord, List, WorkWord};
+use crate::limit::{Cooldown, Definition, GivingUp, Limit};
 
 /// A set that is nowhere yet. All slots have an owner of generation 1 that holds nothing; it is the instant 0.
 #[derive(Debug)]
@@ -18,14 +19,30 @@ pub struct Draft {
     pub entry_words: usize,
 }
 
+/// The work queue of a draft.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Work {
+    /// How many items there is room for; 0: there is none.
+    pub items: u32,
+    /// Attempts, and 429s, after which an item is a dead letter.
+    pub most: [u32; 2],
+}
+
 impl Draft {
     /// A set of these limits.
     pub fn new(limits: Vec<Limit>, slots: u32, waiters: u32) -> Self {
-        let definition = Definition { limits, ..Definition::default() };
+        Self::with_work(limits, slots, waiters, Cooldown::default(), Work { items: 0, most: [1, 1] })
+    }
+
+    /// The same with a cooldown, and a work queue.
+    pub fn with_work(limits: Vec<Limit>, slots: u32, waiters: u32, cooldown: Cooldown, work: Work) -> Self {
+        let [attempts, rate_limits] = work.most;
+        let giving_up = GivingUp { attempts, rate_limits };
+        let definition = Definition { limits, cooldown, giving_up, ..Definition::default() };
         let count = u32::try_from(definition.limits.len()).unwrap_or(u32::MAX);
         let rules = || definition.limits.iter().map(|limit| limit.rule(0));
         let cells = rules().flatten().map(|rule| rule.cells()).sum();
-        let map = StateMap { limits: count, cells, slots, waiters };
+        let map = StateMap { limits: count, cells, slots, waiters, items: work.items };
         let table = Table::new(&definition, map, Clock::Monotonic);
         let mut words = vec![0; map.words() as usize];
         let mut set = |index: usize, value| words.get_mut(index).map(|word| *word = value);
@@ -88,5 +105,62 @@ impl Draft {
     /// The words with the state of an entry, and with what follows it in its list.
     pub fn link(&self, waiter: usize) -> [usize; 2] {
         [LinkWord::State, LinkWord::Next].map(|word| self.table.map.link(waiter, word))
+    }
+
+    /// The words about pauses: when the next is admitted, how many pauses there were, when the last one ends, how many
+    /// in a row, how many admissions are spaced, how many reports there were of the last one, how many were absorbed.
+    pub fn cooldown(&self) -> [usize; 7] {
+        [
+            StateMap::NEXT_ADMISSION,
+            StateMap::COOLDOWN_GENERATION,
+            StateMap::COOLDOWN_UNTIL,
+            StateMap::COOLDOWN_COUNT,
+            StateMap::SLOW_ADMISSIONS_LEFT,
+            StateMap::COOLDOWN_REPORTS,
+            StateMap::COOLDOWN_ABSORBED,
+        ]
+    }
+
+    /// The words with the instant of the last decision, and with what a manual clock reads.
+    pub fn time(&self) -> [usize; 2] {
+        [StateMap::LAST_NOW, StateMap::MANUAL_NOW]
+    }
+
+    /// The words with the first of the items that are ready, parked, delayed, done, dead letters, free.
+    pub fn item_lists(&self) -> [usize; 6] {
+        use List::{DeadLetters, Delayed, Parked, Ready, Results};
+        let first = [Ready, Parked, Delayed, Results, DeadLetters].map(WorkWord::First);
+        let [ready, parked, delayed, results, dead] = first.map(|word| self.table.map.work(word));
+        [ready, parked, delayed, results, dead, self.table.map.work(WorkWord::Free)]
+    }
+
+    /// The words with how many items there are in those lists but the last.
+    pub fn item_counts(&self) -> [usize; 5] {
+        use List::{DeadLetters, Delayed, Parked, Ready, Results};
+        let lists = [Ready, Parked, Delayed, Results, DeadLetters];
+        lists.map(|list| self.table.map.work(WorkWord::Length(list)))
+    }
+
+    /// The words with how many items are at work, were ever used; pushed, taken, done, parked, redistributed, returned,
+    /// and dead-lettered.
+    pub fn work_counts(&self) -> [usize; 9] {
+        let words = [
+            WorkWord::Leased,
+            WorkWord::Used,
+            WorkWord::Pushed,
+            WorkWord::Taken,
+            WorkWord::Done,
+            WorkWord::Parkings,
+            WorkWord::Redistributed,
+            WorkWord::Returned,
+            WorkWord::DeadLettered,
+        ];
+        words.map(|word| self.table.map.work(word))
+    }
+
+    /// The words with the state of an item, what follows it in its list, its id, attempts and 429s.
+    pub fn item(&self, item: usize) -> [usize; 5] {
+        let words = [ItemWord::State, ItemWord::Next, ItemWord::Id, ItemWord::Attempts, ItemWord::RateLimits];
+        words.map(|word| self.table.map.item(item, word))
     }
 }

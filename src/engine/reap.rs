@@ -1,5 +1,5 @@
 //! Returning what the dead held. Their permits are free again, their places in the queue too, and what was granted
-//! to them and never collected; what they were charged of rates stays, and the reports they owed are counted as
+//! to them and never collected; items of work go to others; what they were charged of rates stays, and the reports they owed are counted as
 //! missing.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -18,6 +18,8 @@ pub struct Swept {
     pub participants: u64,
     /// How many permits they held.
     pub permits: u64,
+    /// How many items of work they had.
+    pub items: u64,
     /// Whether one of them held the lock.
     pub is_stolen: bool,
 }
@@ -27,7 +29,7 @@ impl<E: Env> Engine<'_, E> {
     pub fn adopt(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
         self.holdings().adopt_with(guard, |guard, slot| {
             let now = guard.get(StateMap::LAST_NOW)?;
-            self.empty_row(guard, slot, now)
+            self.empty_row(guard, slot, now).map(|(permits, _)| permits)
         })
     }
 
@@ -56,7 +58,9 @@ impl<E: Env> Engine<'_, E> {
             swept.is_stolen |= guard.is_stolen();
             if guard.get(row)? == generation && self.block.slots.is_dead(owner) {
                 let now = self.now(&guard, time.reading())?;
-                swept.permits = swept.permits.saturating_add(self.empty_row(&mut guard, slot, now)?);
+                let (permits, items) = self.empty_row(&mut guard, slot, now)?;
+                swept.permits = swept.permits.saturating_add(permits);
+                swept.items = swept.items.saturating_add(items);
                 swept.participants += 1;
                 let mut change = guard.begin();
                 change.set(row, 0)?;
@@ -67,14 +71,16 @@ impl<E: Env> Engine<'_, E> {
         Ok(swept)
     }
 
-    /// Returns what the owner of a row held. Its generation stays: killed in between, the rest is found again.
-    fn empty_row(&self, guard: &mut Guard<'_, E>, slot: u32, now: u64) -> Result<u64, Fault> {
+    /// Returns what the owner of a row held: permits, and items of work. Its generation stays: killed in between, the
+    /// rest is found again.
+    fn empty_row(&self, guard: &mut Guard<'_, E>, slot: u32, now: u64) -> Result<(u64, u64), Fault> {
         let row = self.holdings().row(slot);
         let owner = Participant { slot, generation: guard.get(row)? };
         if owner.generation == 0 {
-            return Ok(0);
+            return Ok((0, 0));
         }
         self.empty_places(guard, owner, now)?;
+        let items = self.return_items(guard, |who| who == owner, now)?;
         for limit in (0..self.table.len()).filter(|limit| self.table.must_report(*limit)) {
             let owed = guard.get(row + 1 + limit)?;
             if owed > 0 {
@@ -88,7 +94,7 @@ impl<E: Env> Engine<'_, E> {
         // A row that nobody has had yet is emptied too, before its first use.
         guard.count(StateMap::REAPED_PARTICIPANTS, u64::from(guard.get(row)? != 0))?;
         guard.count(StateMap::REAPED_UNITS, units)?;
-        Ok(units)
+        Ok((units, items))
     }
 
     /// Takes the dead out of the queue, and returns what was granted to them and never collected, permits apart:

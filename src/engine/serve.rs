@@ -16,7 +16,7 @@ use crate::math::Verdict;
 enum Attempt {
     /// Granted or refused for good: it has left the queue.
     Settled,
-    /// Its rates allow it from this instant on; never, if only permits are in the way.
+    /// Its rates, and the set, allow it from this instant on; never, if only permits are in the way.
     NotYet { at: u64 },
 }
 
@@ -86,10 +86,13 @@ impl<E: Env> Engine<'_, E> {
         let wants = self.wants_of(waiter)?;
         let owing = self.read(waiter, WaiterWord::Owing)?;
         let owns_row = guard.get(self.holdings().row(who.slot))? == who.generation;
+        let gate = self.gate(guard, now)?;
+        let pause = guard.get(StateMap::COOLDOWN_GENERATION)?;
         let mut change = guard.begin();
-        if owns_row && self.charge_all(&mut change, who, &wants, owing, now)? {
+        if owns_row && gate.is_none() && self.charge_all(&mut change, who, &wants, owing, now)? {
             self.unlink(&mut change, waiter, &wants)?;
             self.set_link(&mut change, waiter, LinkWord::State, GRANTED)?;
+            self.set_link(&mut change, waiter, LinkWord::Pause, pause)?;
             change.commit();
             return Ok(Attempt::Settled);
         }
@@ -97,6 +100,7 @@ impl<E: Env> Engine<'_, E> {
         if let Some(at) = self.rates_allow_at(guard, &wants, now)?
             && owns_row
         {
+            let at = at.max(gate.unwrap_or(now));
             return Ok(Attempt::NotYet { at: if at > now { at } else { NEVER } });
         }
         // More than there ever is, since the limits were changed; or damage.

@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::core::Holdings;
 use crate::layout::Fnv;
 use crate::layout::state::{LimitWord, RuleWord, StateMap};
-use crate::limit::{Algorithm, Definition, Limit, Order};
+use crate::limit::{Algorithm, Cooldown, Definition, GivingUp, Limit, Order};
 use crate::math::{Rule, State, Word};
 
 /// The fixed part of a set, as the rules need it.
@@ -19,6 +19,8 @@ pub struct Table {
     automatic: u64,
     digest: u64,
     pub(crate) order: Order,
+    pub(crate) cooldown: Cooldown,
+    pub(crate) giving_up: GivingUp,
 }
 
 #[derive(Debug)]
@@ -52,6 +54,8 @@ impl Table {
             automatic,
             digest,
             order: definition.order,
+            cooldown: definition.cooldown.clone(),
+            giving_up: definition.giving_up,
         }
     }
 

@@ -93,6 +93,9 @@ impl<E: Env> Engine<'_, E> {
                 self.add(change, self.owed(who, limit), 1)?;
             }
         }
+        if wants.demand() != 0 {
+            self.admit(change, now)?;
+        }
         self.stamp(change, now)?;
         Ok(true)
     }

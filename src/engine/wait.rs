@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use smallvec::SmallVec;
 
 use super::queue::{FREE, GRANTED, WAITING};
-use super::{Engine, Swept, Wants};
+use super::{Admitted, Engine, Swept, Wants};
 use crate::core::{Env, Fault, Guard, NEVER, Participant, Waited, Waiting};
-use crate::layout::state::{RuleWord, StateMap};
+use crate::layout::state::{LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 use crate::limit::Order;
 
@@ -36,6 +36,8 @@ pub struct Place {
     pub seen: u32,
     /// When to look again, by the clock of deadlines.
     pub wakes_at: u64,
+    /// Once it was granted: when.
+    pub admitted: Admitted,
 }
 
 /// What came of asking.
@@ -45,9 +47,16 @@ pub enum Entered {
     Granted {
         /// Its number in the order of arrival.
         ticket: u64,
+        /// When.
+        admitted: Admitted,
     },
     /// It does not fit now.
     Refused,
+    /// The set admits nobody now, whatever is there.
+    CoolingDown {
+        /// For how long, in nanoseconds of its clock.
+        left: u64,
+    },
     /// It might fit, but others came first.
     Queued {
         /// How many.
@@ -97,11 +106,21 @@ impl<E: Env> Engine<'_, E> {
             self.serve(guard, mask, now)?;
         }
         let is_first = !in_order || self.waited_for(guard, mask)? == 0;
-        if is_first && let Some(ticket) = self.take(guard, wants, owing, now)? {
-            return Ok(Entered::Granted { ticket });
+        // Who takes nothing is nobody to hold up.
+        let gate = if mask == 0 { None } else { self.gate(guard, now)? };
+        if is_first
+            && gate.is_none()
+            && let Some(ticket) = self.take(guard, wants, owing, now)?
+        {
+            return Ok(Entered::Granted { ticket, admitted: self.admitted(guard, None)? });
         }
         let is_possible = self.rates_allow_at(guard, wants, now)?.is_some();
         let Some(patience) = patience.filter(|_| is_possible) else {
+            if let Some(at) = gate.filter(|_| is_possible)
+                && (is_first || self.paused_until(guard, now)?.is_some())
+            {
+                return Ok(Entered::CoolingDown { left: at.saturating_sub(now) });
+            }
             if is_first || !is_possible {
                 return Ok(Entered::Refused);
             }
@@ -119,7 +138,8 @@ impl<E: Env> Engine<'_, E> {
             // At least what it wants itself, should the sum have come round.
             units.push(if in_order { queued.max(amount) } else { amount });
         }
-        let mut place = Place { waiter, ticket, units, seen: 0, wakes_at: NEVER };
+        let mut place =
+            Place { waiter, ticket, units, seen: 0, wakes_at: NEVER, admitted: Admitted::default() };
         self.set_alarm(guard, &mut place, wants, time, now)?;
         Ok(Entered::Waiting(place))
     }
@@ -153,7 +173,7 @@ impl<E: Env> Engine<'_, E> {
     pub fn leave(
         &self,
         guard: &mut Guard<'_, E>,
-        place: &Place,
+        place: &mut Place,
         wants: &Wants,
         now: u64,
     ) -> Result<Look, Fault> {
@@ -174,7 +194,9 @@ impl<E: Env> Engine<'_, E> {
         }
     }
 
-    fn collect(&self, guard: &mut Guard<'_, E>, place: &Place) -> Result<(), Fault> {
+    fn collect(&self, guard: &mut Guard<'_, E>, place: &mut Place) -> Result<(), Fault> {
+        let pause = guard.get(self.table.map.link(place.waiter, LinkWord::Pause))?;
+        place.admitted = self.admitted(guard, Some(pause))?;
         if self.state_of(guard, place.waiter)? != FREE {
             let mut change = guard.begin();
             self.free(&mut change, place.waiter)?;
@@ -228,6 +250,8 @@ impl<E: Env> Engine<'_, E> {
             let Some(rule) = self.table.rule(limit, get) else { continue };
             due = due.max(rule.earliest(&self.table.state(limit, get), now, *units));
         }
+        // What is given back while nobody is admitted rings nobody.
+        due = due.max(self.gate(guard, now)?.unwrap_or(now));
         if due > now {
             return Ok(due);
         }

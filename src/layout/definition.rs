@@ -1,7 +1,7 @@
 //! The definition region: what the set's creator declared. Written once, covered by a checksum of its own.
 //!
 //! ```text
-//! head      64 bytes
+//! head     128 bytes
 //! limits   128 bytes each
 //! config   per entry: length of the key, length of the value (u32 each), key, value
 //! ```
@@ -23,7 +23,22 @@ pub(crate) struct DefinitionHead {
     pub(crate) config_bytes: u32,
     /// Who goes first; see `Order`.
     pub(crate) order: u32,
-    pub(crate) reserved: [u32; 10],
+    /// Length of the first pause in a row, and the longest, retry-after apart.
+    pub(crate) pause_nanos: u64,
+    pub(crate) longest_pause_nanos: u64,
+    /// Gaps of the slow start: the first and the last.
+    pub(crate) first_gap_nanos: u64,
+    pub(crate) last_gap_nanos: u64,
+    /// How many admissions are spaced.
+    pub(crate) slow_admissions: u32,
+    /// How much longer each pause in a row is than the one before, in thousandths.
+    pub(crate) pause_factor: u32,
+    /// How much longer a pause or a gap may be at random, in thousandths.
+    pub(crate) jitter: u32,
+    /// Work queue: when an item becomes a dead letter.
+    pub(crate) most_attempts: u32,
+    pub(crate) most_rate_limits: u32,
+    pub(crate) reserved: [u32; 13],
 }
 
 #[repr(C)]
@@ -48,8 +63,23 @@ pub(crate) struct LimitDefinition {
 }
 
 impl DefinitionHead {
-    pub(crate) const FIELDS: &[Field] =
-        fields!(DefinitionHead { checksum, limits, config_entries, config_bytes, order, reserved });
+    pub(crate) const FIELDS: &[Field] = fields!(DefinitionHead {
+        checksum,
+        limits,
+        config_entries,
+        config_bytes,
+        order,
+        pause_nanos,
+        longest_pause_nanos,
+        first_gap_nanos,
+        last_gap_nanos,
+        slow_admissions,
+        pause_factor,
+        jitter,
+        most_attempts,
+        most_rate_limits,
+        reserved,
+    });
 }
 
 impl LimitDefinition {
@@ -69,6 +99,6 @@ impl LimitDefinition {
 }
 
 const _: () = {
-    assert!(size_of::<DefinitionHead>() == 64);
+    assert!(size_of::<DefinitionHead>() == 128);
     assert!(size_of::<LimitDefinition>() == 128);
 };

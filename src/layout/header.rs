@@ -7,7 +7,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::definition::DefinitionHead;
-use super::{FORMAT_VERSION, Field, Fnv, LAYOUT_HASH, LINE_PAIR, block, fields, slots, state, waiters};
+use super::{FORMAT_VERSION, Field, Fnv, LAYOUT_HASH, LINE_PAIR, block, fields, slots, state, waiters, work};
 use crate::clock::Clock;
 use crate::error::Malformed;
 
@@ -35,12 +35,13 @@ pub(crate) enum RegionKind {
     Semaphore = 5,
     Words = 6,
     Definition = 7,
+    Items = 8,
 }
 
 impl RegionKind {
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         use RegionKind::*;
-        [Slots, State, Waiters, Mutex, Semaphore, Words, Definition]
+        [Slots, State, Waiters, Mutex, Semaphore, Words, Definition, Items]
             .into_iter()
             .find(|kind| *kind as u32 == number)
     }
@@ -103,7 +104,12 @@ pub(crate) struct Header {
     /// Words set aside for window cells, over all limits.
     pub(crate) cells: u32,
     pub(crate) regions: u32,
-    pub(crate) reserved: [u8; 24],
+    /// Items of the work queue; 0: there is none.
+    pub(crate) items: u32,
+    /// Most bytes of an item's payload, and of its result.
+    pub(crate) payload_bytes: u32,
+    pub(crate) result_bytes: u32,
+    pub(crate) reserved: [u8; 12],
     pub(crate) directory: [RegionEntry; MAX_REGIONS as usize],
 }
 
@@ -126,6 +132,8 @@ pub(crate) struct Checked {
     pub(crate) clock: Clock,
     /// What the set was declared as; a segment without limits has none.
     pub(crate) definition: Option<RegionEntry>,
+    /// What items of work carry; none where there is no work queue.
+    pub(crate) items: Option<RegionEntry>,
     /// Mutexes, semaphores and word regions, in directory order.
     pub(crate) labelled: Vec<(RegionKind, RegionEntry)>,
 }
@@ -150,6 +158,9 @@ impl Header {
         waiters,
         cells,
         regions,
+        items,
+        payload_bytes,
+        result_bytes,
         reserved,
         directory,
     });
@@ -202,6 +213,9 @@ impl Header {
             ("limits", self.limits, 0, state::MAX_LIMITS),
             ("waiters", self.waiters, 0, waiters::MAX_WAITERS),
             ("cells", self.cells, 0, state::MAX_CELLS),
+            ("items", self.items, 0, work::MAX_ITEMS),
+            ("bytes of an item", self.payload_bytes, 0, work::MAX_ITEM_BYTES),
+            ("bytes of a result", self.result_bytes, 0, work::MAX_ITEM_BYTES),
         ];
         let clock = Clock::from_number(self.clock).ok_or(Malformed::Clock { found: self.clock })?;
         for (what, found, least, most) in counts {
@@ -218,7 +232,8 @@ impl Header {
             });
         };
         let mut end = u64::from(HEADER_BYTES);
-        let (mut slots, mut state, mut waiters, mut definition) = (None, None, None, None);
+        let (mut slots, mut state, mut waiters) = (None, None, None);
+        let (mut definition, mut items) = (None, None);
         let mut labelled = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             let bad = |what: &'static str| Malformed::Region { index, kind: entry.kind, what };
@@ -245,6 +260,9 @@ impl Header {
                 RegionKind::Mutex => (block::region_bytes(entry), entry.words),
                 RegionKind::Words => (u64::from(entry.words) * 8, entry.words),
                 RegionKind::Definition => (size_of::<DefinitionHead>() as u64, 0),
+                RegionKind::Items => {
+                    (work::region_bytes(self.items, self.payload_bytes, self.result_bytes), 0)
+                }
             };
             if entry.length < needed {
                 return Err(bad("is too small for what it holds"));
@@ -260,6 +278,7 @@ impl Header {
                 RegionKind::State => &mut state,
                 RegionKind::Waiters => &mut waiters,
                 RegionKind::Definition => &mut definition,
+                RegionKind::Items => &mut items,
                 _ => {
                     labelled.push((kind, *entry));
                     continue;
@@ -270,8 +289,8 @@ impl Header {
             }
         }
         match (slots, state, waiters) {
-            (Some(slots), Some(state), Some(waiters)) => {
-                Ok(Checked { header: self, slots, state, waiters, clock, definition, labelled })
+            (Some(slots), Some(state), Some(waiters)) if items.is_some() == (self.items > 0) => {
+                Ok(Checked { header: self, slots, state, waiters, clock, definition, items, labelled })
             }
             _ => Err(Malformed::RegionMissing),
         }
@@ -279,6 +298,7 @@ impl Header {
 
     /// Where the words of the state block are.
     pub(crate) fn state_map(&self) -> state::StateMap {
-        state::StateMap { limits: self.limits, cells: self.cells, slots: self.slots, waiters: self.waiters }
+        let Self { limits, cells, slots, waiters, items, .. } = *self;
+        state::StateMap { limits, cells, slots, waiters, items }
     }
 }

@@ -6,13 +6,13 @@ use super::header::{
     BYTE_ORDER, HEADER_BYTES, Header, LABEL_BYTES, MAGIC, MAX_REGIONS, RegionEntry, RegionKind,
 };
 use super::state::{RuleWord, StateMap};
-use super::{FORMAT_VERSION, LAYOUT_HASH, LINE_PAIR, block, slots, state, waiters};
+use super::{FORMAT_VERSION, LAYOUT_HASH, LINE_PAIR, block, slots, state, waiters, work};
 use crate::clock::Clock;
 use crate::error::BadOption;
 use crate::limit::Definition;
 
-/// Regions every set has: state, slots, waiters, definition.
-const FIXED_REGIONS: usize = 4;
+/// Regions that a set has: state, slots, waiters, definition, items.
+const FIXED_REGIONS: usize = 5;
 
 /// What a segment shall have room for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,10 @@ pub(crate) struct Shape {
     pub(crate) cells: u32,
     pub(crate) waiters: u32,
     pub(crate) clock: Clock,
+    /// Items of the work queue, and the bytes of their payloads and results.
+    pub(crate) items: u32,
+    pub(crate) payload_bytes: u32,
+    pub(crate) result_bytes: u32,
     /// What the set is declared as; `limits` and `cells` follow from it.
     pub(crate) definition: Option<Definition>,
     pub(crate) labelled: Vec<Labelled>,
@@ -78,6 +82,9 @@ impl Shape {
             ("limits", self.limits, 0, state::MAX_LIMITS),
             ("cells", self.cells, 0, state::MAX_CELLS),
             ("waiters", self.waiters, 0, waiters::MAX_WAITERS),
+            ("items", self.items, 0, work::MAX_ITEMS),
+            ("bytes of an item", self.payload_bytes, 0, work::MAX_ITEM_BYTES),
+            ("bytes of a result", self.result_bytes, 0, work::MAX_ITEM_BYTES),
         ];
         for (what, found, least, most) in counts {
             if !(least..=most).contains(&found) {
@@ -126,14 +133,17 @@ impl Shape {
             limits: self.limits,
             waiters: self.waiters,
             cells: self.cells,
+            items: self.items,
+            payload_bytes: self.payload_bytes,
+            result_bytes: self.result_bytes,
             ..Header::zeroed()
         };
         let mut pieces = Vec::new();
         let mut end = u64::from(HEADER_BYTES);
         let definition = self.definition.as_ref().map(Definition::encode);
         let fixed = [RegionKind::State, RegionKind::Slots, RegionKind::Waiters].into_iter();
-        let fixed =
-            fixed.chain(definition.as_ref().map(|_| RegionKind::Definition)).map(|kind| (kind, "", 0));
+        let fixed = fixed.chain(definition.as_ref().map(|_| RegionKind::Definition));
+        let fixed = fixed.chain((self.items > 0).then_some(RegionKind::Items)).map(|kind| (kind, "", 0));
         let labelled = self.labelled.iter().map(|region| (region.kind, region.label.as_str(), region.size));
         for (entry, (kind, label, size)) in header.directory.iter_mut().zip(fixed.chain(labelled)) {
             let words = match kind {
@@ -157,6 +167,7 @@ impl Shape {
                 RegionKind::Waiters => waiters::region_bytes(self.waiters, self.limits),
                 RegionKind::Words => u64::from(words) * 8,
                 RegionKind::Definition => definition.as_ref().map_or(0, |bytes| bytes.len() as u64),
+                RegionKind::Items => work::region_bytes(self.items, self.payload_bytes, self.result_bytes),
                 _ => block::region_bytes(entry),
             }
             .next_multiple_of(u64::from(LINE_PAIR));
@@ -186,7 +197,8 @@ impl Shape {
     }
 
     fn state_map(&self) -> StateMap {
-        StateMap { limits: self.limits, cells: self.cells, slots: self.slots, waiters: self.waiters }
+        let Self { limits, cells, slots, waiters, items, .. } = *self;
+        StateMap { limits, cells, slots, waiters, items }
     }
 
     /// Words of the state block that are not zero.

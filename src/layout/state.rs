@@ -1,12 +1,14 @@
 //! Words of the state block: everything about a set that changes under its lock.
 //!
 //! Order is by heat. What one acquire writes (the first line of [`SetWords`] and the [`LimitWords`] of the
-//! limits it asks for) stands directly behind the journal; what it only reads follows; holdings and queue
-//! links, of which it touches one row, come last.
+//! limits it asks for) stands directly behind the journal; what it only reads follows; holdings, of
+//! which it touches one row, come next, then the work queue, where there is one (see [`work`](super::work)), and last the
+//! links of waiters and the items of work.
 //!
 //! All instants are in set time: the clock named in the header plus `clock_offset`. After a reboot or in
 //! another time namespace the offset alone changes, so set time goes on where it stopped.
 
+use super::work::{ITEM_WORDS, ItemWord, WORK_WORDS, WorkWord};
 use super::{Field, fields};
 use crate::math::Word;
 
@@ -21,16 +23,21 @@ pub(crate) struct SetWords {
     /// The latest set time any decision used: decisions never go back behind it.
     pub(crate) last_now: u64,
     pub(crate) clock_offset: u64,
-    pub(crate) cooldown_until: u64,
+    /// Nobody is admitted before this instant: the end of a pause, or of a gap of the slow start after it. 0: neither
+    /// is on.
+    pub(crate) next_admission: u64,
+    /// How many pauses there have been.
     pub(crate) cooldown_generation: u64,
     pub(crate) next_ticket: u64,
     /// Waiters are numbered from 1; 0 ends the list.
     pub(crate) queue_head: u64,
     pub(crate) queue_tail: u64,
     pub(crate) queue_length: u64,
+    /// When the last pause ends, or ended.
+    pub(crate) cooldown_until: u64,
+    /// Pauses since something last went well.
     pub(crate) cooldown_count: u64,
-    /// Slow start after a cooldown: no admission before this instant.
-    pub(crate) next_admission: u64,
+    /// How many more admissions are spaced.
     pub(crate) slow_admissions_left: u64,
     pub(crate) free_waiters: u64,
     /// Boot and time namespace that `clock_offset` belongs to.
@@ -42,7 +49,7 @@ pub(crate) struct SetWords {
     pub(crate) manual_now: u64,
     /// Waiter entries that were ever used; those behind them are on no list.
     pub(crate) used_waiters: u64,
-    /// Statistics from here on, not journalled.
+    /// Statistics, not journalled, up to `unenforced`.
     pub(crate) sweeps: u64,
     pub(crate) reaped_participants: u64,
     pub(crate) reaped_units: u64,
@@ -51,7 +58,11 @@ pub(crate) struct SetWords {
     /// The next ticket at the last reset: what was charged to earlier ones is forgotten, and cannot be given back.
     /// Journalled.
     pub(crate) reset_ticket: u64,
-    pub(crate) reserved: u64,
+    /// How many were told to slow down, and said so, by the pause of this generation.
+    pub(crate) cooldown_reports: u64,
+    /// How many such reports began no pause, of all generations.
+    pub(crate) cooldown_absorbed: u64,
+    pub(crate) reserved: [u64; 7],
 }
 
 /// What changes in one limit. Which word means what is the algorithm's business.
@@ -102,21 +113,23 @@ pub(crate) struct WaiterLink {
     /// In the queue, or in the list of free entries.
     pub(crate) next: u64,
     pub(crate) previous: u64,
-    pub(crate) reserved: [u64; 2],
+    /// Generation of the pauses when it was granted.
+    pub(crate) pause: u64,
+    pub(crate) reserved: u64,
 }
 
 impl SetWords {
     pub(crate) const FIELDS: &[Field] = fields!(SetWords {
         last_now,
         clock_offset,
-        cooldown_until,
+        next_admission,
         cooldown_generation,
         next_ticket,
         queue_head,
         queue_tail,
         queue_length,
+        cooldown_until,
         cooldown_count,
-        next_admission,
         slow_admissions_left,
         free_waiters,
         boot_id,
@@ -129,6 +142,8 @@ impl SetWords {
         reaped_units,
         unenforced,
         reset_ticket,
+        cooldown_reports,
+        cooldown_absorbed,
         reserved,
     });
 }
@@ -145,10 +160,10 @@ impl LimitRule {
 
 impl WaiterLink {
     pub(crate) const FIELDS: &[Field] =
-        fields!(WaiterLink { state, slot, generation, ticket, next, previous, reserved });
+        fields!(WaiterLink { state, slot, generation, ticket, next, previous, pause, reserved });
 }
 
-const SET_WORDS: u32 = 24;
+const SET_WORDS: u32 = 32;
 const LIMIT_WORDS: u32 = 8;
 const RULE_WORDS: u32 = 8;
 const LINK_WORDS: u32 = 8;
@@ -159,14 +174,15 @@ const _: () = {
     assert!(size_of::<LimitRule>() == 8 * RULE_WORDS as usize);
     assert!(size_of::<WaiterLink>() == 8 * LINK_WORDS as usize);
     // Any operation on 64 limits fits the journal, whatever the algorithms.
-    assert!(journal_entries(MAX_LIMITS) == 64 * 10 + 24);
+    assert!(journal_entries(MAX_LIMITS) == 64 * 10 + 48);
 };
 
 /// Entries of the state block's journal. Per limit and operation: at most six words of state and four of its
 /// rule (reconfiguring), or three words of state, `consumed`, what the slot holds and what is queued (granting).
-/// Besides: words of the set and queue links. A multiple of four, so that the words behind it start a line.
+/// Besides: words of the set, queue links, and an item of work. A multiple of four, so that the words behind it start a
+/// line.
 pub(crate) const fn journal_entries(limits: u32) -> u32 {
-    (limits * 10 + 24).next_multiple_of(4)
+    (limits * 10 + 48).next_multiple_of(4)
 }
 
 /// Finds words of the state block by meaning. Indices count 64-bit words from the start of the words.
@@ -176,6 +192,8 @@ pub(crate) struct StateMap {
     pub(crate) cells: u32,
     pub(crate) slots: u32,
     pub(crate) waiters: u32,
+    /// Items of the work queue; 0: there is none.
+    pub(crate) items: u32,
 }
 
 /// The index of a field of [`SetWords`].
@@ -218,10 +236,11 @@ pub(crate) enum LinkWord {
     Ticket = 3,
     Next = 4,
     Previous = 5,
+    Pause = 6,
 }
 
 const _: () = {
-    assert!(LinkWord::Previous as usize == std::mem::offset_of!(WaiterLink, previous) / 8);
+    assert!(LinkWord::Pause as usize == std::mem::offset_of!(WaiterLink, pause) / 8);
     assert!(LimitWord::Unreported as usize == std::mem::offset_of!(LimitWords, unreported) / 8);
     assert!(RuleWord::Dequeued as usize == std::mem::offset_of!(LimitRule, dequeued) / 8);
 };
@@ -245,6 +264,13 @@ impl StateMap {
         REAPED_UNITS = reaped_units,
         UNENFORCED = unenforced,
         RESET_TICKET = reset_ticket,
+        NEXT_ADMISSION = next_admission,
+        COOLDOWN_GENERATION = cooldown_generation,
+        COOLDOWN_UNTIL = cooldown_until,
+        COOLDOWN_COUNT = cooldown_count,
+        SLOW_ADMISSIONS_LEFT = slow_admissions_left,
+        COOLDOWN_REPORTS = cooldown_reports,
+        COOLDOWN_ABSORBED = cooldown_absorbed,
     }
 
     /// First word of the first limit's [`LimitWords`].
@@ -292,18 +318,40 @@ impl StateMap {
 
     /// A word of the link of a waiter, who are numbered from 1.
     pub(crate) const fn link(self, waiter: usize, word: LinkWord) -> usize {
-        let rows = self.slots as usize * (1 + self.limits as usize);
-        let links = self.words_before_rows() as usize + rows;
+        let links = self.words_before_links() as usize;
         links + waiter.saturating_sub(1) * LINK_WORDS as usize + word as usize
+    }
+
+    /// A word of the work queue as a whole.
+    pub(crate) const fn work(self, word: WorkWord) -> usize {
+        self.words_before_work() as usize + word.place()
+    }
+
+    /// A word of an item of work, which are numbered from 1.
+    pub(crate) const fn item(self, item: usize, word: ItemWord) -> usize {
+        let items = self.words_before_items() as usize;
+        items + item.saturating_sub(1) * ITEM_WORDS as usize + word as usize
     }
 
     const fn words_before_rows(self) -> u32 {
         SET_WORDS + self.limits * (LIMIT_WORDS + RULE_WORDS) + self.cells
     }
 
+    const fn words_before_work(self) -> u32 {
+        self.words_before_rows() + self.slots * (1 + self.limits)
+    }
+
+    /// Everything but links and items: what tells how the set stands.
+    pub(crate) const fn words_before_links(self) -> u32 {
+        self.words_before_work() + if self.items == 0 { 0 } else { WORK_WORDS }
+    }
+
+    const fn words_before_items(self) -> u32 {
+        self.words_before_links() + self.waiters * LINK_WORDS
+    }
+
     /// All words of the state block.
     pub(crate) const fn words(self) -> u32 {
-        let rows = self.slots * (1 + self.limits);
-        self.words_before_rows() + rows + self.waiters * LINK_WORDS
+        self.words_before_items() + self.items * ITEM_WORDS
     }
 }

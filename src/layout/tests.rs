@@ -27,6 +27,9 @@ fn shape() -> Shape {
         cells: definition.cells(),
         waiters: 2,
         clock: Clock::Monotonic,
+        items: 2,
+        payload_bytes: 20,
+        result_bytes: 4,
         definition: Some(definition),
         labelled: vec![
             region(RegionKind::Mutex, "jobs", 5),
@@ -73,7 +76,7 @@ fn dump(bytes: &[u8]) -> String {
 
 #[test]
 fn a_new_segment_has_exactly_the_golden_bytes() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/segment-v2.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/segment-v3.txt");
     let found = dump(&image(&plan(&shape())));
     if std::env::var_os("LIMITSET_BLESS").is_some() {
         std::fs::write(path, &found).unwrap();
@@ -197,12 +200,12 @@ fn lies_with_a_correct_checksum_are_refused_too() {
     assert!(matches!(forged(|h| h.total_bytes += 1), M::Size { .. }));
     assert!(matches!(forged(|h| h.directory[1].offset = 0), M::Region { .. }));
     assert!(matches!(forged(|h| h.directory[1].offset += 64), M::Region { .. }));
-    assert!(matches!(forged(|h| h.directory[5].length = u64::MAX), M::Region { .. }));
+    assert!(matches!(forged(|h| h.directory[6].length = u64::MAX), M::Region { .. }));
     assert!(matches!(forged(|h| h.directory[1].length = 8), M::Region { .. }));
     assert!(matches!(forged(|h| h.directory[0].words += 1), M::Region { .. }));
     assert!(matches!(forged(|h| h.directory[0].journal_entries = 1), M::Region { .. }));
-    assert!(matches!(forged(|h| h.directory[4].words = u32::MAX), M::Region { .. }));
-    assert!(matches!(forged(|h| h.directory[5].kind = 1), M::Region { .. }));
+    assert!(matches!(forged(|h| h.directory[5].words = u32::MAX), M::Region { .. }));
+    assert!(matches!(forged(|h| h.directory[6].kind = 1), M::Region { .. }));
     assert!(matches!(forged(|h| h.directory[3].version = 77), M::Region { .. }));
     assert!(matches!(forged(|h| h.slots = 4000), M::Region { .. }));
 }
@@ -212,8 +215,8 @@ fn a_region_of_a_kind_from_the_future_is_left_alone() {
     let plan = plan(&shape());
     let mut bytes = image(&plan);
     let mut header: Header = bytemuck::pod_read_unaligned(&bytes[..size_of::<Header>()]);
-    header.directory[6].kind = 77;
-    header.directory[6].version = 9;
+    header.directory[7].kind = 77;
+    header.directory[7].version = 9;
     header.checksum = header.computed_checksum();
     bytes[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
     assert_eq!(Header::check(&bytes, plan.total_bytes).unwrap().labelled.len(), 2);

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use bytemuck::Zeroable;
 
-use super::{Algorithm, CallLimit, Limit, MAX_KEY_BYTES, Rate, RateLimit, Report, ResourceLimit, validate};
+use super::{
+    Algorithm, CallLimit, Cooldown, GivingUp, Limit, MAX_KEY_BYTES, Rate, RateLimit, Report, ResourceLimit,
+    validate,
+};
 use crate::layout::Fnv;
 use crate::layout::definition::{DefinitionHead, LimitDefinition, MAX_CONFIG_BYTES};
 
@@ -20,6 +23,9 @@ pub(crate) struct Definition {
     pub(crate) limits: Vec<Limit>,
     pub(crate) config: BTreeMap<String, String>,
     pub(crate) order: Order,
+    pub(crate) cooldown: Cooldown,
+    /// When the work queue gives up on an item, if there is one.
+    pub(crate) giving_up: GivingUp,
 }
 
 /// Who goes first when there is not enough for all.
@@ -54,6 +60,7 @@ pub(crate) struct Difference {
 pub(crate) enum Differs {
     /// Keys, kinds, algorithms, sub-windows, reports: never changed live.
     Limits,
+    /// The config map, the cooldown, or when the work queue gives up.
     Config,
     /// Numbers only, which can be changed live.
     Numbers,
@@ -85,8 +92,11 @@ impl Definition {
             config_entries: count(self.config.len()),
             config_bytes: count(config.len()),
             order: self.order.number(),
+            most_attempts: self.giving_up.attempts,
+            most_rate_limits: self.giving_up.rate_limits,
             ..DefinitionHead::zeroed()
         };
+        self.cooldown.store(&mut head);
         let mut rest = Vec::new();
         for limit in &self.limits {
             rest.extend(bytemuck::bytes_of(&limit.stored()));
@@ -116,7 +126,10 @@ impl Definition {
         validate(&limits).map_err(|_| "describes a limit that cannot be")?;
         let order = [Order::Arrival, Order::Any].into_iter().find(|order| order.number() == head.order);
         let order = order.ok_or("names an unknown order")?;
-        Ok(Self { limits, config: decode_config(config, head.config_entries)?, order })
+        let cooldown = Cooldown::from_stored(&head)?;
+        let giving_up = GivingUp { attempts: head.most_attempts, rate_limits: head.most_rate_limits };
+        giving_up.check().map_err(|_| "describes a queue that cannot be")?;
+        Ok(Self { limits, config: decode_config(config, head.config_entries)?, order, cooldown, giving_up })
     }
 
     /// The first difference between this definition, found in a segment, and the one asked for. The order of
@@ -143,6 +156,12 @@ impl Definition {
         }
         if self.config != expected.config {
             return differs(&Config(&self.config), &Config(&expected.config), Differs::Config);
+        }
+        if self.cooldown != expected.cooldown {
+            return differs(&self.cooldown, &expected.cooldown, Differs::Config);
+        }
+        if self.giving_up != expected.giving_up {
+            return differs(&self.giving_up, &expected.giving_up, Differs::Config);
         }
         let mut pairs = expected.limits.iter().filter_map(|it| Some((find(&self.limits, it.name())?, it)));
         let (found, limit) = pairs
@@ -277,6 +296,9 @@ pub(crate) fn config_fits(definition: &Definition) -> Result<(), super::BadLimit
 mod tests {
     use super::*;
 
+    const SHORT: Duration = Duration::from_millis(3);
+    const HEAD: usize = size_of::<DefinitionHead>();
+
     fn definition() -> Definition {
         Definition {
             limits: vec![
@@ -293,6 +315,12 @@ mod tests {
                 .map(|(k, v)| (k.to_owned(), v.to_owned()))
                 .into(),
             order: Order::Any,
+            cooldown: Cooldown::default().factor(1.5).jitter(0.0).slow_start(
+                3,
+                Duration::from_secs(2),
+                SHORT,
+            ),
+            giving_up: GivingUp { attempts: 7, rate_limits: 1 },
         }
     }
 
@@ -321,9 +349,9 @@ mod tests {
         // Every field of the second limit, set to all ones, with the checksum made to fit.
         for (field, offset, size) in LimitDefinition::FIELDS {
             let mut spoilt = bytes.clone();
-            let at = 64 + 128 + offset;
+            let at = HEAD + 128 + offset;
             spoilt[at..at + size].fill(0xff);
-            let (head, rest) = spoilt.split_at(64);
+            let (head, rest) = spoilt.split_at(HEAD);
             let head: DefinitionHead = bytemuck::pod_read_unaligned(head);
             let sum = checksum(&head, rest);
             spoilt[..8].copy_from_slice(&sum.to_ne_bytes());
@@ -352,6 +380,15 @@ mod tests {
         let mut theirs = definition();
         theirs.config.clear();
         assert_eq!(theirs.difference(&ours).unwrap().what, Differs::Config);
+        let mut theirs = definition();
+        theirs.cooldown = Cooldown::default();
+        let difference = theirs.difference(&ours).unwrap();
+        assert_eq!(difference.what, Differs::Config);
+        assert!(difference.found.contains("times 2,") && difference.expected.contains("times 1.5,"));
+        let mut theirs = definition();
+        theirs.giving_up.attempts = 3;
+        let difference = theirs.difference(&ours).unwrap();
+        assert!(difference.found.contains("3 attempts") && difference.expected.contains("7 attempts"));
         let mut theirs = definition();
         theirs.limits[3] = ResourceLimit::new("connections", 9).into();
         assert_eq!(theirs.difference(&ours).unwrap().what, Differs::Numbers);

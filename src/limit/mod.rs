@@ -15,12 +15,17 @@
 
 use std::time::Duration;
 
+mod cooldown;
 mod definition;
 mod validate;
+mod work;
 
+pub use self::cooldown::{BadSetting, Cooldown};
 pub use self::definition::Order;
 pub(crate) use self::definition::{Definition, Differs, config_fits};
 pub use self::validate::{BadLimit, validate};
+pub(crate) use self::work::GivingUp;
+pub use self::work::QueueOptions;
 use crate::math::{self, Rule};
 pub use crate::math::{Algorithm, UnknownAlgorithm};
 

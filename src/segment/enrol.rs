@@ -279,6 +279,8 @@ impl View {
         if alone {
             engine.holdings().clear_others(&mut guard)?;
             engine.clear_queue(&mut guard)?;
+            let now = engine.now(&guard, 0)?;
+            engine.return_items(&mut guard, |who| who != me, now)?;
             engine.mend(&mut guard)?;
             let mut change = guard.begin();
             rebase(&mut change, clock)?;

@@ -215,6 +215,9 @@ impl Segment {
             ("limits", header.limits, wanted.limits),
             ("waiters", header.waiters, wanted.waiters),
             ("window cells", header.cells, wanted.cells),
+            ("items of work", header.items, wanted.items),
+            ("bytes of an item", header.payload_bytes, wanted.payload_bytes),
+            ("bytes of a result", header.result_bytes, wanted.result_bytes),
         ] {
             if found != expected {
                 return differs(format!("{found} {what}"), format!("{expected} {what}"));

@@ -175,14 +175,23 @@ impl View {
 
     /// All words of a block at one instant. A living writer is given time to finish.
     pub(crate) fn snapshot(&self, region: &RegionEntry) -> Result<Vec<u64>, SyncError> {
+        self.snapshot_of(region, usize::MAX)
+    }
+
+    /// The words that tell how the set stands, without those of single waiters and items.
+    pub(crate) fn set_words(&self) -> Result<Vec<u64>, SyncError> {
+        self.snapshot_of(&self.checked.state, self.state_map().words_before_links() as usize)
+    }
+
+    fn snapshot_of(&self, region: &RegionEntry, count: usize) -> Result<Vec<u64>, SyncError> {
         let block = self.block(region)?;
         for _ in 0..ROUNDS {
-            match block.snapshot(TRIES) {
+            match block.snapshot_of(count, TRIES) {
                 Err(Fault::Busy { .. }) => std::thread::sleep(REST),
                 done => return done.map_err(|fault| self.sync_error(fault)),
             }
         }
-        block.snapshot(TRIES).map_err(|fault| self.sync_error(fault))
+        block.snapshot_of(count, TRIES).map_err(|fault| self.sync_error(fault))
     }
 
     pub(crate) fn semaphore_state(&self, region: &RegionEntry) -> Result<SemaphoreState, SyncError> {

@@ -10,13 +10,13 @@ use std::sync::atomic::AtomicU64;
 
 use super::attach::Source;
 use crate::core::{Block, Fault, Holdings, Slots};
-use crate::engine::{Engine, Table, Waiters};
+use crate::engine::{Engine, Items, Table, Waiters};
 use crate::error::{AttachError, Damage, SyncError};
 use crate::layout::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
 use crate::layout::header::{Checked, RegionEntry, RegionKind};
 use crate::layout::slots::{SLOT_WORDS, SlotIdentity};
 use crate::layout::state::StateMap;
-use crate::layout::waiters;
+use crate::layout::{waiters, work};
 use crate::limit::Definition;
 use crate::sys::machine::Machine;
 use crate::sys::map::Map;
@@ -53,7 +53,23 @@ impl View {
 
     /// The set's words, as its rules want them.
     pub(crate) fn engine<'a>(&'a self, table: &'a Table) -> Result<Engine<'a, Machine>, AttachError> {
-        Ok(Engine::new(self.state()?, self.waiters(), table))
+        Ok(Engine::new(self.state()?, self.waiters(), table).with_items(self.items()))
+    }
+
+    fn items(&self) -> Items<'_, Machine> {
+        let (header, Some(region)) = (&self.checked.header, &self.checked.items) else {
+            return Items::none();
+        };
+        let (payload, result) = (header.payload_bytes, header.result_bytes);
+        let words = |bytes: u64| usize::try_from(bytes / 8).unwrap_or(0);
+        let part = |bytes: u32| usize::try_from(work::words(bytes)).unwrap_or(0);
+        Items {
+            count: header.items as usize,
+            words: self.map.words64(region.offset, words(work::region_bytes(header.items, payload, result))),
+            stride: words(work::stride(payload, result)),
+            payload_words: part(payload),
+            result_words: part(result),
+        }
     }
 
     fn waiters(&self) -> Waiters<'_, Machine> {
@@ -197,8 +213,10 @@ pub(crate) fn name_of(kind: RegionKind) -> &'static str {
         RegionKind::Mutex => "mutex",
         RegionKind::Semaphore => "semaphore",
         RegionKind::Words => "region of words",
-        RegionKind::Slots | RegionKind::State | RegionKind::Waiters | RegionKind::Definition => {
-            "part of the set"
-        }
+        RegionKind::Slots
+        | RegionKind::State
+        | RegionKind::Waiters
+        | RegionKind::Definition
+        | RegionKind::Items => "part of the set",
     }
 }

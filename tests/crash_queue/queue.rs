@@ -21,7 +21,7 @@ const LENGTH: usize = 7;
 const FREE_LIST: usize = 11;
 const USED: usize = 17;
 const STATISTICS: std::ops::Range<usize> = 18..22;
-const FIRST_LIMIT: usize = 24;
+const FIRST_LIMIT: usize = 32;
 const FIRST_RULE: usize = FIRST_LIMIT + 8 * LIMITS;
 /// No limit here has window cells.
 const FIRST_ROW: usize = FIRST_RULE + 8 * LIMITS;

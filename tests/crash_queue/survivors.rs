@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use limitset::core::{Env, NEVER, Participant};
-use limitset::engine::{Charge, Engine, Entered, Look, Patience, Place, Wants};
+use limitset::engine::{Admitted, Charge, Ending, Engine, Entered, Look, Patience, Place, Wants};
 use limitset::{Clock, LimitSet, LimitStats, ResourceLimit, SetObserver, Stats};
 
 use crate::acts::{self, A_WHILE, Act, Ask, NO_SLICE, PERMITS};
@@ -146,7 +146,7 @@ impl Side {
         let parts = self.set.parts().unwrap();
         let mut guard = parts.lock(self.me(), NEVER).unwrap();
         let now = parts.now(&guard, 0).unwrap();
-        assert_eq!(parts.leave(&mut guard, &waits.place, &waits.wants, now), Ok(Look::Waiting));
+        assert_eq!(parts.leave(&mut guard, &mut waits.place.clone(), &waits.wants, now), Ok(Look::Waiting));
     }
 
     /// Reports, and releases or cancels.
@@ -159,7 +159,8 @@ impl Side {
             parts.recharge(&mut guard, charge, charge.charged, now).unwrap();
             charge.owes_report = false;
         }
-        parts.finish(&mut guard, &charges, cancel, now).unwrap();
+        let ending = if cancel { Ending::Cancelled } else { Ending::Released(Admitted::default()) };
+        parts.finish(&mut guard, &charges, ending, now).unwrap();
     }
 
     /// What a sleeper does: looks if it was rung. Gives what it was granted.

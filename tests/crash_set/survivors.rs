@@ -14,7 +14,7 @@ use crate::support::TempName;
 /// Words of the set that are statistics, and that of a limit which is: no journal restores them. The numbers are
 /// those of docs/format.md.
 const STATISTICS: std::ops::Range<usize> = 18..22;
-const FIRST_LIMIT: usize = 24;
+const FIRST_LIMIT: usize = 32;
 const LIMIT_STRIDE: usize = 8;
 const DENIED: usize = 5;
 

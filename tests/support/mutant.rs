@@ -131,9 +131,9 @@ const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> M
 /// The word of a set with the number of those who wait; `docs/format.md` names it.
 const QUEUE_LENGTH: usize = 7;
 /// The last of the words of a set, which is reserved.
-const UNUSED: usize = 23;
+const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
-const FIRST_STATE: usize = 24 + 8 + 8 + 3 * 2;
+const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
 
 /// All defects.
 #[rustfmt::skip]

@@ -53,7 +53,7 @@ pub fn waiters_are_served_in_order(mutation: Mutation) {
             beside(&set, move |set| {
                 set.live(slot, 0, |life| {
                     let ticket = match life.join(amount, NEVER, false).unwrap() {
-                        Entered::Granted { ticket } => ticket,
+                        Entered::Granted { ticket, .. } => ticket,
                         Entered::Waiting(place) => {
                             let ticket = place.ticket;
                             assert_eq!(life.wait(place, amount, NEVER), Answer::Granted);
