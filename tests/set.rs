@@ -23,6 +23,8 @@ mod stats;
 mod support;
 #[path = "set/usage.rs"]
 mod usage;
+#[path = "set/work.rs"]
+mod work;
 #[path = "set/worlds.rs"]
 mod worlds;
 
@@ -38,6 +40,7 @@ fn main() {
         ("manage", manage::RULES),
         ("stats", stats::RULES),
         ("cooldown", cooldown::RULES),
+        ("work", work::RULES),
         ("opening", opening::RULES),
     ];
     let mut trials = Vec::new();

@@ -159,7 +159,7 @@ impl Cooldown {
 
     fn lengthen(&self, nanos: u64, seed: u64) -> u64 {
         let most = u128::from(nanos) * u128::from(self.jitter) / u128::from(WHOLE);
-        let more = most * u128::from(scramble(seed)) >> 64;
+        let more = (most * u128::from(scramble(seed))) >> 64;
         nanos.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
     }
 
