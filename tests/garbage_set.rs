@@ -18,7 +18,8 @@ use std::time::Duration;
 use forge::Forged;
 use limitset::error::{AttachError, Malformed};
 use limitset::{
-    Acquisition, Algorithm, CallLimit, Clock, LimitSet, LimitSetBuilder, RateLimit, ResourceLimit, Segment,
+    Acquisition, Algorithm, CallLimit, Clock, LimitSet, LimitSetBuilder, QueueOptions, RateLimit,
+    ResourceLimit, Segment, WorkQueue,
 };
 use support::{Random, TempName};
 
@@ -37,16 +38,17 @@ fn builder() -> LimitSetBuilder {
         .limit(rate("gcra", Algorithm::Gcra))
         .limit(ResourceLimit::new("db", 3))
         .clock(Clock::Manual)
+        .queue(QueueOptions::new(4, 12))
         .segment(segment.patience(MOMENT).lock_slice(MOMENT / 10).doorbell_slice(MOMENT / 10))
 }
 
 /// A few words behind header and definition, some of them with values that hurt more than random ones.
 fn spoil(clean: &Forged, random: &mut Random) -> Forged {
     let mut bytes = clean.clone();
-    let regions = [forge::STATE_REGION, forge::SLOTS_REGION, forge::WAITERS_REGION];
+    let regions = [forge::STATE_REGION, forge::SLOTS_REGION, forge::WAITERS_REGION, forge::ITEMS_REGION];
     for _ in 0..1 + random.below(8) {
         // Most of what decides anything is in the state.
-        let kind = regions[usize::try_from(random.below(6)).unwrap().saturating_sub(3)];
+        let kind = regions[usize::try_from(random.below(8)).unwrap().saturating_sub(4)];
         let (start, length) = (bytes.region(kind), bytes.region_length(kind));
         let at = (start + usize::try_from(random.below(length as u64 - 8)).unwrap()) & !7;
         let value = match random.below(9) {
@@ -80,10 +82,31 @@ fn use_it(set: &LimitSet, name: &TempName, held: &mut Acquisition) {
     let _ = set.advance(Duration::from_millis(5));
     let _ = set.reconfigure([ResourceLimit::new("db", 2)]);
     let _ = set.reset();
+    if let Ok(queue) = set.queue() {
+        use_queue(set, &queue);
+    }
+    let _ = (set.pause(Duration::from_millis(1)), set.resume(), set.advance(Duration::from_secs(1)));
     let _ = set.reap();
     let _ = set.stats().map(|stats| format!("{stats:?}"));
     let _ = LimitSet::observe(name).map(|it| it.stats().map(|stats| format!("{stats:?}")));
     let _ = builder().attach(name).map(|set| set.try_acquire(all).map(drop));
+}
+
+fn use_queue(set: &LimitSet, queue: &WorkQueue) {
+    let _ = (queue.try_push(7, b"seven"), queue.push_timeout(8, b"eight", MOMENT));
+    if let Ok(Some(mut item)) = queue.try_take() {
+        let _ = (format!("{item:?}"), item.payload().len(), item.done_with(b"result"));
+    }
+    if let (Ok(Some(mut item)), Ok(held)) = (queue.take_timeout(MOMENT), set.try_acquire([("fixed", 1)])) {
+        let _ = item.rate_limited(held, Some(MOMENT));
+    }
+    for _ in 0..4 {
+        let _ = queue.try_take().map(|item| item.map(|mut item| item.retry(MOMENT)));
+        let _ = queue.try_take().map(|item| item.map(|mut item| item.dead_letter(b"why")));
+    }
+    let _ = queue.try_collect().map(|result| result.map(|mut result| result.forget()));
+    let _ = queue.collect_dead().map(|dead| dead.map(|mut dead| dead.revive()));
+    let _ = (queue.drain_timeout(MOMENT), queue.stats().map(|stats| stats.unfinished()), queue.close());
 }
 
 #[test]
@@ -107,11 +130,22 @@ fn words_that_a_peer_damages_are_an_error_or_work_but_never_a_panic_or_a_hang() 
             assert!(waiting.as_mut().poll(&mut context).is_pending());
             assert!(waiting_too.as_mut().poll(&mut context).is_pending());
             assert_eq!(set.stats().unwrap().waiters, 2);
+            // A result, a dead letter, an item put off, one at work, and a slow start.
+            let queue = set.queue().unwrap();
+            (0..4).for_each(|id| queue.try_push(id, b"payload").unwrap());
+            let mut items = [(); 4].map(|()| queue.try_take().unwrap().unwrap());
+            items[0].done_with(b"result").unwrap();
+            items[1].dead_letter(b"why").unwrap();
+            items[2].retry(MOMENT).unwrap();
+            set.pause(MOMENT).unwrap();
+            set.advance(MOMENT).unwrap();
 
             let clean = Forged::read(&name.path());
             let file = std::fs::OpenOptions::new().write(true).open(name.path()).unwrap();
             file.write_all_at(&spoil(&clean, &mut random).0, 0).unwrap();
             use_it(&set, &name, &mut held);
+            let _ = items[3].done();
+            drop(items);
             let _ = waiting.as_mut().poll(&mut context).map(|answer| answer.map(drop));
             if random.below(2) == 0 {
                 let _ = held.release();
@@ -133,7 +167,7 @@ fn a_definition_with_any_byte_changed_is_refused() {
     let clean = Forged::read(&name.path());
     let start = clean.region(forge::DEFINITION_REGION);
     // The head, six limits, and the config map with its two lengths; padding follows.
-    let length = 64 + 6 * 128 + 8 + "regioneu".len();
+    let length = 128 + 6 * 128 + 8 + "regioneu".len();
     for at in start..start + length {
         let mut bytes = clean.clone();
         bytes.0[at] ^= 0x11;

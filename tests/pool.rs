@@ -26,6 +26,7 @@ fn main() {
         ("first_free_never_waits_while_a_set_of_another_process_has_room", first_free_processes),
         ("first_free_waits_for_the_one_that_opens_first", opens_first),
         ("first_free_waits_for_a_time_rather_than_for_somebody", known_before_unknown),
+        ("first_free_passes_by_a_set_that_is_cooling_down", cooling_down),
         ("first_free_does_not_wait_where_waiting_is_of_no_use", of_no_use),
         ("a_wait_for_a_set_that_is_removed_goes_on_with_the_others", removed_meanwhile),
         ("a_wait_has_one_deadline_for_all_sets", one_deadline),
@@ -195,6 +196,17 @@ fn opens_first() {
     (0..3).for_each(|_| pool.try_acquire(()).unwrap().release().unwrap());
     let refusal = pool.try_acquire(()).unwrap_err();
     assert!(refusal.retry_after().unwrap() <= hour / 2, "the answer is that of the one that opens first");
+}
+
+fn cooling_down() {
+    let hour = Duration::from_secs(3600);
+    let sets = [calls(100, hour), calls(1, hour)];
+    let pool = LimitPool::new(sets).unwrap().balance(Balance::FirstFree);
+    pool.acquire(()).unwrap().rate_limited(Some(Duration::from_millis(20))).unwrap();
+    assert_eq!(place(pool.acquire(())), 1, "the other one is not paused");
+    let refusal = pool.try_acquire(()).unwrap_err();
+    assert!(refusal.retry_after().unwrap() < hour / 2, "{refusal}");
+    assert_eq!(place(pool.acquire(())), 0, "and it is worth waiting for the end of a pause");
 }
 
 fn known_before_unknown() {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use forge::{Forged, MUTEX_REGION, SEMAPHORE_REGION, STATE_REGION};
 use libfuzzer_sys::fuzz_target;
-use limitset::{Algorithm, CallLimit, LimitSet, LimitSetBuilder, RateLimit, ResourceLimit};
+use limitset::{Algorithm, CallLimit, LimitSet, LimitSetBuilder, QueueOptions, RateLimit, ResourceLimit};
 use limitset::{Segment, SegmentOptions};
 
 const MOMENT: Duration = Duration::from_micros(100);
@@ -29,6 +29,7 @@ fn set() -> LimitSetBuilder {
         .limit(RateLimit::per_second("tokens", 50).algorithm(Algorithm::Gcra))
         .limit(ResourceLimit::new("connections", 2))
         .config("region", "eu")
+        .queue(QueueOptions::new(2, 8))
         .segment(options())
 }
 
@@ -43,9 +44,12 @@ fn lived_in() -> &'static Forged {
         let set = set().create(name()).unwrap();
         let held = set.try_acquire([("rows", 3), ("tokens", 2)]).unwrap();
         let segment = set.segment();
+        let queue = set.queue().unwrap();
+        queue.try_push(1, b"one").unwrap();
+        let item = queue.try_take().unwrap().unwrap();
         let permit = segment.semaphore("db").unwrap().acquire(2).unwrap();
         let mut bytes = Forged::read(&Segment::path_of(name()).unwrap());
-        drop((permit, held));
+        drop((permit, held, item));
         segment.remove_here().unwrap();
         for block in [STATE_REGION, MUTEX_REGION, SEMAPHORE_REGION] {
             let at = bytes.region(block);
@@ -98,6 +102,16 @@ fuzz_target!(|input: &[u8]| {
         }
         let _ = set.acquire_timeout([("tokens", 40), ("connections", 2)], MOMENT).map(drop);
         let _ = (set.reconfigure([ResourceLimit::new("connections", 3)]), set.reset());
+        if let Ok(queue) = set.queue() {
+            let _ = (queue.try_push(2, b"two"), queue.stats().map(|stats| stats.unfinished()));
+            if let (Ok(Some(mut item)), Ok(held)) = (queue.try_take(), set.try_acquire([("rows", 1), ("tokens", 1)])) {
+                let _ = item.rate_limited(held, Some(MOMENT));
+            }
+            let _ = (set.pause(MOMENT), set.resume());
+            let _ = queue.take_timeout(MOMENT).map(|item| item.map(|mut item| item.done_with(b"done")));
+            let _ = queue.try_collect().map(|result| result.map(|mut result| result.forget()));
+            let _ = queue.collect_dead().map(|dead| dead.map(|mut dead| dead.revive()));
+        }
         let segment = set.segment();
         if let Ok(jobs) = segment.mutex("jobs")
             && let Ok(locked) = jobs.lock_timeout(MOMENT)

@@ -359,7 +359,8 @@ impl LimitPool {
 
 /// Whether the same request may succeed later.
 fn is_worth_waiting(refusal: &AcquireError) -> bool {
-    matches!(refusal, AcquireError::Denied(_) | AcquireError::Queued { .. })
+    use AcquireError::{CoolingDown, Denied, Queued};
+    matches!(refusal, Denied(_) | Queued { .. } | CoolingDown { .. })
 }
 
 /// Whether whoever gave this refusal will have room before the other, as far as both can say.

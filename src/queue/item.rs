@@ -160,7 +160,8 @@ impl WorkItem {
         retry_after: Option<Duration>,
     ) -> Result<Pause, QueueError> {
         self.held.check()?;
-        let is_last = self.rate_limits() + 1 >= self.held.set.keys().table.giving_up.rate_limits.into();
+        let is_last =
+            self.rate_limits().saturating_add(1) >= self.held.set.keys().table.giving_up.rate_limits.into();
         let pause = if held.set().is_same(&self.held.set) {
             let (charges, report) = held.into_report(retry_after)?;
             self.held.is_spent = true;

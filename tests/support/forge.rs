@@ -24,6 +24,7 @@ pub const WAITERS_REGION: u32 = 3;
 pub const MUTEX_REGION: u32 = 4;
 pub const SEMAPHORE_REGION: u32 = 5;
 pub const DEFINITION_REGION: u32 = 7;
+pub const ITEMS_REGION: u32 = 8;
 
 /// Offsets within a block.
 pub const JOURNAL_LENGTH: usize = 16;
