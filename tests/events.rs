@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use limitset::{
-    Balance, CallLimit, Clock, LimitPool, LimitSet, OnUnavailable, RateLimit, Request, ResourceLimit, Segment,
+    Balance, CallLimit, Clock, Cooldown, LimitPool, LimitSet, OnUnavailable, QueueOptions, RateLimit,
+    Request, ResourceLimit, Segment,
 };
 use nix::sys::signal::Signal;
 use support::{TempName, Worker, listen, say};
@@ -35,6 +36,8 @@ fn main() {
             ("a_future_that_finds_the_dead_tells_it", reaped_by_a_future),
             ("a_lock_taken_from_the_dead_is_told", recovered),
             ("a_change_of_numbers_is_told", reconfigured),
+            ("a_pause_is_told_and_what_it_absorbs", paused),
+            ("a_dead_letter_is_told_with_its_counts", dead_letter),
             ("what_is_let_through_unasked_is_told_with_its_label", not_enforced),
             ("a_removed_set_of_a_pool_is_told_where_it_is_skipped", skipped),
             ("charges_are_told_like_acquisitions", charged),
@@ -360,6 +363,51 @@ fn reconfigured() {
         listener.one("reconfigured").is(Level::INFO, "reconfigured", &[("limits", "1")]);
         set.reconfigure([RateLimit::per_hour("bytes", 2)]).unwrap_err();
         assert!(listener.take().is_empty(), "nothing was changed");
+    });
+}
+
+fn paused() {
+    listening(|listener| {
+        let cooldown = Cooldown::default().first(Duration::from_secs(5)).jitter(0.0);
+        let calls = CallLimit::per_second(9);
+        let set =
+            LimitSet::builder().limit(calls).cooldown(cooldown).clock(Clock::Manual).in_memory().unwrap();
+        let (first, second) = (set.try_acquire(()).unwrap(), set.try_acquire(()).unwrap());
+        first.rate_limited(None).unwrap();
+        let fields = [("generation", "1"), ("nanos", "5000000000")];
+        listener.one("paused").is(Level::WARN, "paused", &fields);
+        second.rate_limited(None).unwrap();
+        listener.one("absorbed").is(Level::DEBUG, "absorbed", &[("generation", "1")]);
+        set.try_acquire(labelled(())).unwrap_err();
+        let fields = [("label", "backup"), ("nanos", "5000000000")];
+        listener.one("cooling_down").is(Level::INFO, "cooling_down", &fields);
+        assert!(set.resume().unwrap() && !set.resume().unwrap());
+        listener.one("resumed").is(Level::INFO, "resumed", &[]);
+        set.pause(Duration::from_nanos(7)).unwrap();
+        listener.one("paused").is(Level::WARN, "paused", &[("generation", "2"), ("nanos", "7")]);
+    });
+}
+
+fn dead_letter() {
+    listening(|listener| {
+        let options = QueueOptions::new(3, 4).attempts(2).rate_limits(1);
+        let set = LimitSet::builder().limit(CallLimit::per_second(9)).queue(options);
+        let set = set.clock(Clock::Manual).in_memory().unwrap();
+        let queue = set.queue().unwrap();
+        (1..=3).for_each(|id| queue.push(id, b"").unwrap());
+        let take = || queue.try_take().unwrap().unwrap();
+        let is_dead = |id, attempts, rate_limits| {
+            let fields = [("id", id), ("attempts", attempts), ("rate_limits", rate_limits)];
+            listener.one("dead_letter").is(Level::WARN, "dead_letter", &fields);
+        };
+        take().retry(Duration::ZERO).unwrap();
+        assert!(listener.take().is_empty(), "it is tried again");
+        take().retry(Duration::ZERO).unwrap();
+        is_dead("1", "2", "0");
+        take().dead_letter(b"why").unwrap();
+        is_dead("2", "1", "0");
+        take().rate_limited(set.try_acquire(()).unwrap(), None).unwrap();
+        is_dead("3", "0", "1");
     });
 }
 

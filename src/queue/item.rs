@@ -181,6 +181,9 @@ impl WorkItem {
             self.held.end(Verdict::Deferred { after }, self.held.patience())?;
             pause
         };
+        let lease = &mut self.held.lease;
+        (lease.attempts, lease.rate_limits) =
+            (lease.attempts.saturating_sub(1), lease.rate_limits.saturating_add(1));
         self.tell_if_dead(is_last);
         Ok(pause)
     }
