@@ -11,6 +11,8 @@ mod forks;
 mod hands;
 #[path = "waiting/order.rs"]
 mod order;
+#[path = "waiting/pauses.rs"]
+mod pauses;
 #[path = "waiting/rates.rs"]
 mod rates;
 #[path = "waiting/stopped.rs"]
@@ -78,11 +80,19 @@ fn main() {
         "more_is_refused_while_others_wait_for_it": answers::more,
         "never_is_said_even_while_others_wait": answers::never_behind_others,
         "waiting_for_what_one_holds_times_out_and_says_who_holds_it": answers::nested,
+        "the_end_of_a_pause_wakes_everybody": pauses::its_end_wakes_everybody,
+        "what_comes_back_in_a_pause_is_granted_at_its_end":
+            pauses::what_came_back_meanwhile_is_granted_at_its_end,
+        "a_pause_that_becomes_longer_is_slept_through": pauses::a_longer_one_is_slept_through_too,
+        "resuming_by_hand_wakes_everybody_in_order": pauses::resuming_wakes_everybody,
+        "a_slow_start_lets_everybody_in_and_in_order": pauses::the_slow_start_lets_everybody_in,
+        "patience_ends_in_a_pause_too": pauses::patience_ends_in_it,
         "a_manual_clock_grants_exactly_what_fits_in_order": rates::exact,
         "waiters_on_a_slow_rate_are_served_in_order_and_never_too_fast": rates::paced,
     };
     tests.extend(order::TESTS);
     tests.extend(stopped::TESTS);
+    tests.extend(pauses::TESTS);
     tests.extend(deaths::TESTS);
     tests.extend(storm::TESTS);
     tests.extend(answers::TESTS);

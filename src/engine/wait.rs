@@ -102,8 +102,10 @@ impl<E: Env> Engine<'_, E> {
         self.adopt(guard)?;
         let mask = wants.demand();
         let in_order = self.table.order == Order::Arrival;
-        if in_order && self.waited_for(guard, mask)? != 0 {
-            self.serve(guard, mask, now)?;
+        // In a slow start there is one admission at a time, which is everybody's who waits before it is ours.
+        let scarce = if guard.get(StateMap::NEXT_ADMISSION)? == 0 { mask } else { u64::MAX };
+        if in_order && self.waited_for(guard, scarce)? != 0 {
+            self.serve(guard, scarce, now)?;
         }
         let is_first = !in_order || self.waited_for(guard, mask)? == 0;
         // Who takes nothing is nobody to hold up.

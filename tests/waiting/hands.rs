@@ -84,6 +84,10 @@ impl Scene {
         self.limits.stats().unwrap().limit(key).unwrap().in_use
     }
 
+    pub(crate) fn assert_waiting(&self, count: u64) {
+        assert_eq!(self.waiters(), count, "who waits");
+    }
+
     /// Nobody waits, nobody holds.
     pub(crate) fn assert_empty(&self) {
         let stats = self.limits.stats().unwrap();

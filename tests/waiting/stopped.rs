@@ -28,7 +28,7 @@ pub(crate) const TESTS: [(&str, fn()); 13] = [
 ];
 
 /// Stops a process, and waits until it stands.
-fn stop(hand: &mut Hand) {
+pub(crate) fn stop(hand: &mut Hand) {
     let worker = hand.worker();
     worker.signal(Signal::SIGSTOP);
     loop {
@@ -40,12 +40,12 @@ fn stop(hand: &mut Hand) {
     }
 }
 
-fn resume(hand: &mut Hand) {
+pub(crate) fn resume(hand: &mut Hand) {
     hand.worker().signal(Signal::SIGCONT);
 }
 
 /// Those who wait and are stopped one after the other.
-fn stopped_waiters(scene: &Scene, count: usize, request: &str) -> Vec<Hand> {
+pub(crate) fn stopped_waiters(scene: &Scene, count: usize, request: &str) -> Vec<Hand> {
     let mut hands: Vec<Hand> = (0..count).map(|_| scene.waiter(request)).collect();
     hands.iter_mut().for_each(stop);
     hands
