@@ -5,7 +5,7 @@
 //!
 //! | `next_admission` | meaning |
 //! | --- | --- |
-//! | 0 | no pause, no slow start |
+//! | 0 | no pause; no slow start either, unless admissions are left to be spaced (a pause that ended at instant 0) |
 //! | the pause's end | a pause, or one that has ended and after which nobody was admitted yet |
 //! | later than it | the slow start: the last admission, and the gap behind it |
 //!
@@ -77,12 +77,9 @@ impl<E: Env> Engine<'_, E> {
 
     /// Notes that somebody is admitted: in a slow start, the next one has to wait.
     pub(super) fn admit(&self, change: &mut Transaction<'_, '_, E>, now: u64) -> Result<(), Fault> {
-        if change.get(StateMap::NEXT_ADMISSION)? == 0 {
-            return Ok(());
-        }
-        let left = change.get(StateMap::SLOW_ADMISSIONS_LEFT)?;
-        let Some(left) = left.checked_sub(1) else {
-            return change.set(StateMap::NEXT_ADMISSION, 0);
+        let next = change.get(StateMap::NEXT_ADMISSION)?;
+        let Some(left) = change.get(StateMap::SLOW_ADMISSIONS_LEFT)?.checked_sub(1) else {
+            return if next == 0 { Ok(()) } else { change.set(StateMap::NEXT_ADMISSION, 0) };
         };
         let seed = now ^ change.get(StateMap::NEXT_TICKET)?.rotate_left(32);
         let gap = self.table.cooldown.gap(left, seed);
@@ -140,8 +137,7 @@ impl<E: Env> Engine<'_, E> {
 
     fn pause_until(&self, change: &mut Transaction<'_, '_, E>, until: u64, now: u64) -> Result<(), Fault> {
         change.set(StateMap::COOLDOWN_UNTIL, until)?;
-        // Never 0, which means that nothing is on.
-        change.set(StateMap::NEXT_ADMISSION, until.max(1))?;
+        change.set(StateMap::NEXT_ADMISSION, until)?;
         change.set(StateMap::SLOW_ADMISSIONS_LEFT, self.table.cooldown.slow_admissions())?;
         self.stamp(change, now)
     }

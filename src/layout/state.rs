@@ -24,7 +24,7 @@ pub(crate) struct SetWords {
     pub(crate) last_now: u64,
     pub(crate) clock_offset: u64,
     /// Nobody is admitted before this instant: the end of a pause, or of a gap of the slow start after it. 0: neither
-    /// is on.
+    /// is on, unless admissions are left to be spaced.
     pub(crate) next_admission: u64,
     /// How many pauses there have been.
     pub(crate) cooldown_generation: u64,

@@ -19,6 +19,7 @@ rules![
     the_slow_start_holds_up_those_who_queue_too,
     a_pause_by_hand_is_at_least_as_long_as_asked,
     resuming_ends_a_pause_and_begins_the_slow_start,
+    resuming_ends_a_pause_also_at_the_first_instant_of_a_clock,
     who_takes_nothing_is_not_held_up,
     what_can_never_be_is_said_also_during_a_pause,
     a_dry_run_says_that_the_set_is_cooling_down,
@@ -250,6 +251,19 @@ fn resuming_ends_a_pause_and_begins_the_slow_start(world: World) {
     set.advance(SECOND).unwrap();
     let pause = set.try_acquire(()).unwrap().rate_limited(None).unwrap();
     assert_eq!(pause.remaining, Some(SECOND), "and the count begins anew");
+}
+
+fn resuming_ends_a_pause_also_at_the_first_instant_of_a_clock(world: World) {
+    let set = world.open(&pausing());
+    set.pause(MINUTE).unwrap();
+    assert!(set.resume().unwrap());
+    assert_eq!(closed_for(&set), Duration::ZERO);
+    let set = world.open(&slow());
+    set.pause(MINUTE).unwrap();
+    assert!(set.resume().unwrap());
+    set.try_acquire(()).unwrap().release().unwrap();
+    let refused = set.try_acquire(()).unwrap_err();
+    assert_eq!(refused.retry_after(), Some(Duration::from_millis(100)), "slowly");
 }
 
 fn who_takes_nothing_is_not_held_up(world: World) {
