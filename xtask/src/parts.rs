@@ -97,6 +97,14 @@ pub(crate) const PARTS: &[Part] = &[
         }),
     },
     Part {
+        name: "batch",
+        about: "work queues and pauses among processes that are killed",
+        work: Work::Tests(|_| {
+            let args = ["test", "--no-fail-fast", "-p", "limitset", "--test", "batch"];
+            Ok(vec![cargo(&args).and(&["--", "--nocapture", "--test-threads=1"])])
+        }),
+    },
+    Part {
         name: "workers",
         about: "supervised workers, and what is told to tracing",
         work: Work::Tests(|_| {
@@ -190,6 +198,7 @@ fn unit(root: &Path) -> io::Result<Vec<Step>> {
 
 /// Integration tests that have a part of their own, besides those whose names begin with `crash`.
 const OWN_PARTS: &[&str] = &[
+    "batch",
     "events",
     "examples",
     "hammer",
