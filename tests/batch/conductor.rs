@@ -94,6 +94,12 @@ impl Conductor<'_> {
             if self.pushed == self.case.items && stats.queue.unwrap().unfinished() == 0 {
                 break;
             }
+            let leased = stats.queue.unwrap().leased;
+            assert!(
+                stats.waiters <= leased,
+                "{} wait, each with an item, but {leased} are leased",
+                stats.waiters
+            );
             self.kill_the_hung();
             if self.kills_left > 0 && self.provider.steps() >= self.next_kill {
                 self.kill_one();
