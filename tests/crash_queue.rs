@@ -14,6 +14,8 @@
 
 #[path = "crash_queue/acts.rs"]
 mod acts;
+#[path = "support/hands.rs"]
+mod hands;
 #[path = "support/mutant.rs"]
 mod mutant;
 #[path = "crash_queue/queue.rs"]
@@ -42,6 +44,9 @@ use survivors::{Before, Found, Mine, Side};
 use victim::Victim;
 
 const PROMISES: &str = "1,2,3,7";
+/// These sets have no work queue.
+const WORK_WORDS: usize = 0;
+const ITEM_WORDS: usize = 0;
 /// Runs with a death at every instruction, each from another state.
 const RUNS: u64 = 2;
 const RUNS_FULL: u64 = 30;

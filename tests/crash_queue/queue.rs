@@ -1,10 +1,13 @@
 //! The queue as it stands in the raw words, and what must hold of it whenever nobody is in the middle of something.
 //! The numbers are those of docs/format.md.
+#![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::Relaxed;
 
 use limitset::LimitSet;
+
+use crate::{ITEM_WORDS, WORK_WORDS};
 
 pub(crate) const LIMITS: usize = 3;
 pub(crate) const SLOTS: u32 = 6;
@@ -26,7 +29,10 @@ const FIRST_RULE: usize = FIRST_LIMIT + 8 * LIMITS;
 /// No limit here has window cells.
 const FIRST_ROW: usize = FIRST_RULE + 8 * LIMITS;
 const ROW: usize = 1 + LIMITS;
-const FIRST_LINK: usize = FIRST_ROW + SLOTS as usize * ROW;
+/// Words of a work queue, where there is one; those of its items are the last of all.
+pub(crate) const FIRST_WORK: usize = FIRST_ROW + SLOTS as usize * ROW;
+const FIRST_LINK: usize = FIRST_WORK + WORK_WORDS;
+pub(crate) const FIRST_ITEM: usize = FIRST_LINK + 8 * WAITERS as usize;
 
 /// States of an entry.
 const FREE: u64 = 0;
@@ -49,7 +55,7 @@ pub(crate) struct Entry {
 /// Every word of a set that the journal guards, and the wishes of its waiters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Words {
-    words: Vec<u64>,
+    pub(crate) words: Vec<u64>,
     /// Those that were ever used.
     pub(crate) entries: Vec<Entry>,
 }
@@ -73,7 +79,7 @@ impl Bells {
 impl Words {
     /// `words` as somebody has read them of this set.
     pub(crate) fn new(set: &LimitSet, mut words: Vec<u64>) -> Self {
-        assert_eq!(words.len(), FIRST_LINK + 8 * WAITERS as usize, "the words are as documented");
+        assert_eq!(words.len(), FIRST_ITEM + ITEM_WORDS, "the words are as documented");
         words[STATISTICS].fill(0);
         for limit in 0..LIMITS {
             words[FIRST_LIMIT + 8 * limit + 5] = 0; // denied: a statistic

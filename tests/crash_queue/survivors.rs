@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
-use limitset::core::{Env, NEVER, Participant};
-use limitset::engine::{Admitted, Charge, Ending, Engine, Entered, Look, Patience, Place, Wants};
-use limitset::{Clock, LimitSet, LimitStats, ResourceLimit, SetObserver, Stats};
+use limitset::core::Participant;
+use limitset::engine::{Charge, Engine};
+use limitset::{LimitSet, LimitStats, ResourceLimit, SetObserver, Stats};
 
 use crate::acts::{self, A_WHILE, Act, Ask, NO_SLICE, PERMITS};
+use crate::hands::{self, Waits, locked_words};
 use crate::mutant::{Mutant, Mutation};
 use crate::queue::{BYTES, Bells, CONNECTIONS, GRANTED, LIMITS, WAITERS, WAITING, Words};
 use crate::stepped::Tally;
@@ -23,13 +24,6 @@ pub(crate) struct Side {
 pub(crate) struct Mine {
     pub(crate) held: Option<Vec<Charge>>,
     pub(crate) waits: Option<Waits>,
-}
-
-/// Somebody healthy who waits, as a thread blocked in `acquire` does: it looks when it is rung, and only then.
-#[derive(Clone, Debug)]
-pub(crate) struct Waits {
-    wants: Wants,
-    place: Place,
 }
 
 /// A set at one instant.
@@ -120,63 +114,26 @@ impl Side {
     // ---- what a healthy one does ----
 
     pub(crate) fn hold(&self, ask: &Ask) -> Vec<Charge> {
-        let parts = self.set.parts().unwrap();
-        let mut guard = parts.lock(self.me(), NEVER).unwrap();
-        let now = parts.now(&guard, 0).unwrap();
-        let entered = parts.enter(&mut guard, &ask.wants(), u64::MAX, None, &Clock::Manual, now).unwrap();
-        assert!(matches!(entered, Entered::Granted { .. }), "{entered:?}");
-        Charge::of(&ask.wants(), u64::MAX, parts.table).collect()
+        hands::hold(&self.set, &ask.wants())
     }
 
     /// Joins the queue as `acquire` does; none if there is no room.
     pub(crate) fn wait(&self, ask: &Ask) -> Option<Waits> {
-        let parts = self.set.parts().unwrap();
-        let mut guard = parts.lock(self.me(), NEVER).unwrap();
-        let now = parts.now(&guard, 0).unwrap();
-        let wants = ask.wants();
-        let patience = Patience { deadline: NEVER, shares_doorbell: false };
-        match parts.enter(&mut guard, &wants, u64::MAX, Some(patience), &Clock::Manual, now).unwrap() {
-            Entered::Waiting(place) => Some(Waits { wants, place }),
-            Entered::Full => None,
-            other => panic!("{other:?}"),
-        }
+        hands::wait(&self.set, ask.wants())
     }
 
     pub(crate) fn leave(&self, waits: &Waits) {
-        let parts = self.set.parts().unwrap();
-        let mut guard = parts.lock(self.me(), NEVER).unwrap();
-        let now = parts.now(&guard, 0).unwrap();
-        assert_eq!(parts.leave(&mut guard, &mut waits.place.clone(), &waits.wants, now), Ok(Look::Waiting));
+        hands::leave(&self.set, waits);
     }
 
     /// Reports, and releases or cancels.
     pub(crate) fn finish(&self, charges: &[Charge], cancel: bool) {
-        let parts = self.set.parts().unwrap();
-        let mut guard = parts.lock(self.me(), NEVER).unwrap();
-        let now = parts.now(&guard, 0).unwrap();
-        let mut charges = charges.to_vec();
-        for charge in charges.iter_mut().filter(|charge| charge.owes_report) {
-            parts.recharge(&mut guard, charge, charge.charged, now).unwrap();
-            charge.owes_report = false;
-        }
-        let ending = if cancel { Ending::Cancelled } else { Ending::Released(Admitted::default()) };
-        parts.finish(&mut guard, &charges, ending, now).unwrap();
+        hands::finish(&self.set, charges, cancel);
     }
 
     /// What a sleeper does: looks if it was rung. Gives what it was granted.
     pub(crate) fn look(&self, waits: &mut Waits) -> Option<Vec<Charge>> {
-        let parts = self.set.parts().unwrap();
-        let doorbell = parts.waiters.doorbell(waits.place.waiter).unwrap();
-        if doorbell.load(std::sync::atomic::Ordering::Acquire) == waits.place.seen {
-            return None;
-        }
-        let mut guard = parts.lock(self.me(), NEVER).unwrap();
-        let now = parts.now(&guard, 0).unwrap();
-        match parts.look(&mut guard, &mut waits.place, &waits.wants, &Clock::Manual, now).unwrap() {
-            Look::Waiting => None,
-            Look::Granted => Some(Charge::of(&waits.wants, u64::MAX, parts.table).collect()),
-            Look::Refused => panic!("refused: {waits:?}"),
-        }
+        hands::look(&self.set, waits)
     }
 
     // ---- how it goes on ----
@@ -291,14 +248,6 @@ pub(crate) fn inherit(name: &TempName, found: &Found, tally: &mut Tally) {
     heir.check(&words, tally);
     tally.returned(words.is_at_rest(), || format!("inherited {words:?} after {found:?}"));
     heir.works(tally);
-}
-
-fn locked_words<E: Env>(engine: &Engine<'_, E>, me: Participant) -> (Vec<u64>, bool) {
-    let guard = engine.lock(me, NEVER).unwrap();
-    let words = (0..engine.block.words.len()).map(|index| guard.get(index).unwrap()).collect();
-    let is_stolen = guard.is_stolen();
-    guard.unlock().unwrap();
-    (words, is_stolen)
 }
 
 /// What one limit gave from one state to the next.
