@@ -139,7 +139,8 @@ pub(crate) const PARTS: &[Part] = &[
         about: "a process dies at any instruction, the rest carry on",
         work: Work::Tests(|_| {
             let args = ["test", "--release", "--no-fail-fast", "-p", "limitset"];
-            let tests = ["crash_step", "crash_set", "crash_queue", "crash_kill"].map(|test| ["--test", test]);
+            let tests = ["crash_step", "crash_set", "crash_queue", "crash_work", "crash_kill"]
+                .map(|test| ["--test", test]);
             Ok(vec![cargo(&args).and(tests.as_flattened()).and(&["--", "--nocapture", "--test-threads=1"])])
         }),
     },
