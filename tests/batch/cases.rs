@@ -215,7 +215,7 @@ fn exactly(name: &str) {
 fn undisturbed() {
     for case in [&CASES[0], &CASES[1], &CASES[2], &CASES[3]] {
         let (mut pauses, mut absorbed) = (0, 0);
-        let rounds = depth(3, 30);
+        let rounds = depth(2, 30);
         for seed in 0..rounds {
             let outcome = run(case, 0, seed, judge::exact);
             assert_eq!((outcome.stats.queue.unwrap().done, outcome.kills), (case.items as u64, 0));
@@ -264,7 +264,7 @@ fn killed(choice: fn(&Case) -> bool) {
     assert_eq!(cases.len(), 4);
     for case in cases {
         let mut sum = Sum::default();
-        for seed in 0..depth(3, 60) {
+        for seed in 0..depth(2, 60) {
             let kills = 3 * case.workers as u64;
             sum.add(&run(case, kills, 1 + seed, judge::always));
         }
@@ -275,7 +275,7 @@ fn killed(choice: fn(&Case) -> bool) {
 fn all_kinds_killed() {
     let case = Case::named("all kinds");
     let mut sum = Sum::default();
-    for seed in 0..depth(3, 60) {
+    for seed in 0..depth(2, 60) {
         let outcome = run(case, 10, 100 + seed, judge::always);
         let dead = outcome.dead_letters();
         for end in &outcome.ends {
