@@ -133,11 +133,13 @@ fn draw(limits: &LimitSet, done: u64) -> Outcome<()> {
 /// One worker: takes prompts until there are none, asks the provider as far as the limits allow.
 fn work(worker: &Worker, limits: &LimitSet, provider: SocketAddr) -> Outcome<()> {
     let queue = limits.queue()?;
-    while let Some(mut prompt) = queue.take()? {
-        if worker.stopping() {
-            prompt.give_back()?;
-            break;
-        }
+    while !worker.stopping() {
+        let mut prompt = match queue.take_timeout(Duration::from_millis(200)) {
+            Ok(Some(prompt)) => prompt,
+            Ok(None) => break,
+            Err(QueueError::TimedOut) => continue,
+            Err(error) => return Err(error.into()),
+        };
         // An estimate; what it really was is known afterwards.
         let mut held = limits.acquire([("tokens", 150)])?;
         match ask(provider, prompt.payload())? {

@@ -180,7 +180,11 @@ impl Acquisition {
         }
         let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit;
         let owed: u64 = self.charges.iter().map(owing).sum();
-        let Granted { ticket, .. } = self.set.try_enter(&wants, !owed)??;
+        let Granted { ticket, admitted } = self.set.try_enter(&wants, !owed)??;
+        if wants.demand() != 0 {
+            // What the other side says from now on is about what was admitted last.
+            self.admitted = admitted;
+        }
         for (limit, amount) in wants.iter() {
             let owes_report = amount > 0 && self.set.keys().table.must_report(limit);
             match self.charges.iter_mut().find(|charge| charge.limit == limit) {

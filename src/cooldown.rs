@@ -41,8 +41,8 @@ pub struct CooldownStats {
     pub next_admission: Option<Duration>,
     /// How many pauses in a row, since something last went well.
     pub consecutive: u64,
-    /// How many participants' requests were answered with "too many requests" by the last pause: the one that began it,
-    /// and those that it absorbed.
+    /// How many took part in the last pause: who began it, and whose reports of "too many requests" it absorbed. Counted
+    /// are reports: a process that makes several requests at one time may be several.
     pub participants: u64,
     /// How many reports began no pause, over all pauses.
     pub absorbed: u64,
@@ -95,8 +95,8 @@ impl LimitSet {
         Ok(paused)
     }
 
-    /// Ends a pause before its time; false if none lasts. Admissions begin with the slow start, and the next pause is as
-    /// short as a first one.
+    /// Ends a pause before its time; admissions begin with the slow start. In a slow start, ends the gap that lasts. False
+    /// if the set admits somebody anyway. The next pause is as short as a first one.
     ///
     /// # Errors
     ///

@@ -209,12 +209,12 @@ pub enum CreateError {
     #[error("{} exists already: attach to it, or remove it first", path.display())]
     Exists { path: PathBuf },
     /// The file system is full.
-    #[error("the file system of {} has no room for {needed} bytes: make room, or ask for fewer slots and \
-        waiters", path.display())]
+    #[error("the file system of {} has no room for {needed} bytes: make room, or ask for fewer slots, \
+        waiters and items", path.display())]
     NoSpace { path: PathBuf, needed: u64 },
     /// The mapping to be adopted is too small.
     #[error("{} has {found} bytes, this definition needs {needed}: make the mapping that large, or ask for \
-        fewer slots and waiters", path.display())]
+        fewer slots, waiters and items", path.display())]
     TooSmall { path: PathBuf, found: u64, needed: u64 },
     /// It could not be given to the group.
     #[error("could not give {} to group {group}: {source}; the creator must belong to it", path.display())]

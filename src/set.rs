@@ -233,6 +233,12 @@ impl LimitSet {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
+    /// Whether the two are the same set, be it opened once or twice.
+    pub(crate) fn is_same_segment(&self, other: &Self) -> bool {
+        let instance = |set: &Self| set.segment().view().checked.header.instance;
+        instance(self) == instance(other)
+    }
+
     pub(crate) fn keys(&self) -> &Arc<Keys> {
         &self.inner.keys
     }
@@ -357,7 +363,7 @@ impl LimitSet {
         self.sweep_within(self.inner.segment.patience())
     }
 
-    fn sweep_within(&self, patience: u64) -> Result<Swept, Trouble> {
+    pub(crate) fn sweep_within(&self, patience: u64) -> Result<Swept, Trouble> {
         let segment = &self.inner.segment;
         let me = segment.participant().map_err(attach_trouble)?;
         let deadline = clock::monotonic().saturating_add(patience);

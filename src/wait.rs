@@ -205,7 +205,9 @@ impl Waiting {
         let me = set.segment().participant().map_err(attach_trouble)?;
         let view = set.segment().view();
         let interval = view.machine.doorbell_slice;
-        let slept = set.engine()?.sleep(me, &self.place, self.deadline, interval, &set.clock(), |swept| {
+        let patience = set.segment().patience();
+        let engine = set.engine()?;
+        let slept = engine.sleep(me, &self.place, self.deadline, interval, patience, &set.clock(), |swept| {
             events::swept(set, &swept);
             view.look_at_name()
         });

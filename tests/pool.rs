@@ -207,6 +207,18 @@ fn cooling_down() {
     let refusal = pool.try_acquire(()).unwrap_err();
     assert!(refusal.retry_after().unwrap() < hour / 2, "{refusal}");
     assert_eq!(place(pool.acquire(())), 0, "and it is worth waiting for the end of a pause");
+
+    // A permit comes back sooner than a long pause ends.
+    let (paused, busy) = (permit(), permit());
+    paused.pause(hour).unwrap();
+    let held = busy.try_acquire(()).unwrap();
+    let pool = LimitPool::new([paused, busy.clone()]).unwrap().balance(Balance::FirstFree);
+    let waiting = std::thread::spawn(move || place(pool.acquire(())));
+    while busy.stats().unwrap().waiters == 0 {
+        std::thread::yield_now();
+    }
+    held.release().unwrap();
+    assert_eq!(waiting.join().unwrap(), 1);
 }
 
 fn known_before_unknown() {

@@ -276,7 +276,7 @@ impl<'a, E: Env> Life<'a, E> {
     /// Sleeps and looks until there is an answer.
     pub fn wait(&self, mut place: Place, amount: u64, deadline: u64) -> Answer {
         loop {
-            match self.engine.sleep(self.me, &place, deadline, 0, &Still, |_| Ok(())) {
+            match self.engine.sleep(self.me, &place, deadline, 0, NEVER, &Still, |_| Ok(())) {
                 Err(Fault::Closed) => return Answer::Removed,
                 slept => slept.unwrap(),
             }

@@ -137,7 +137,9 @@ impl<E: Env> Engine<'_, E> {
 
     fn pause_until(&self, change: &mut Transaction<'_, '_, E>, until: u64, now: u64) -> Result<(), Fault> {
         change.set(StateMap::COOLDOWN_UNTIL, until)?;
-        change.set(StateMap::NEXT_ADMISSION, until)?;
+        // Not before a gap is over: a pause lets nobody in earlier, and whoever waits has set its alarm to that gap.
+        let gate = change.get(StateMap::NEXT_ADMISSION)?;
+        change.set(StateMap::NEXT_ADMISSION, until.max(gate))?;
         change.set(StateMap::SLOW_ADMISSIONS_LEFT, self.table.cooldown.slow_admissions())?;
         self.stamp(change, now)
     }
@@ -178,19 +180,36 @@ impl<E: Env> Engine<'_, E> {
         Ok(Paused { until, generation, absorbed: false })
     }
 
-    /// Ends a pause before its time; the slow start begins. The next pause is a first one again. False if none lasts.
+    /// Ends a pause before its time, and the slow start begins; or a gap of the slow start. The next pause is a first one
+    /// again. False if neither lasts.
     pub fn resume(&self, guard: &mut Guard<'_, E>, now: u64) -> Result<bool, Fault> {
         let is_paused = self.paused_until(guard, now)?.is_some();
+        let is_closed = self.gate(guard, now)?.is_some();
         let mut change = guard.begin();
         if is_paused {
             self.pause_until(&mut change, now, now)?;
         }
+        if is_closed {
+            change.set(StateMap::NEXT_ADMISSION, now)?;
+        }
         change.set(StateMap::COOLDOWN_COUNT, 0)?;
         change.commit();
-        if is_paused {
+        if is_closed {
             self.rejudge(guard, now)?;
             self.block.ring();
         }
-        Ok(is_paused)
+        Ok(is_closed)
+    }
+
+    /// When nobody else is attached: a gate that no pause and no gap accounts for was torn by a power failure, or damaged.
+    pub(super) fn mend_gate(&self, guard: &mut Guard<'_, E>, now: u64) -> Result<(), Fault> {
+        let latest = now.saturating_add(self.table.cooldown.longest_gap());
+        let latest = latest.max(guard.get(StateMap::COOLDOWN_UNTIL)?);
+        if guard.get(StateMap::NEXT_ADMISSION)? > latest {
+            let mut change = guard.begin();
+            change.set(StateMap::NEXT_ADMISSION, latest)?;
+            change.commit();
+        }
+        Ok(())
     }
 }

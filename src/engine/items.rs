@@ -60,6 +60,51 @@ pub enum Part {
     Result,
 }
 
+/// An item that the guard's holder has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Which item.
+    pub item: usize,
+    /// Number of the hand-out.
+    pub number: u64,
+    /// The program's own number.
+    pub id: u64,
+    /// How often it was handed out, this time included, 429s apart.
+    pub attempts: u64,
+    /// How many hand-outs ended with a 429.
+    pub rate_limits: u64,
+    /// Bytes of its payload.
+    pub payload_bytes: usize,
+    /// Bytes of its result.
+    pub result_bytes: usize,
+    /// Why it is a dead letter, if it is one.
+    pub reason: Option<Reason>,
+}
+
+/// Why an item is a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// It was tried as often as the queue allows.
+    Attempts,
+    /// The other side said "too many requests" as often as the queue allows.
+    RateLimits,
+    /// A worker gave it up.
+    GivenUp,
+}
+
+impl Reason {
+    pub(super) const ALL: [Self; 3] = [Self::Attempts, Self::RateLimits, Self::GivenUp];
+
+    pub(super) const fn number(self) -> u64 {
+        match self {
+            Self::Attempts => 1,
+            Self::RateLimits => 2,
+            Self::GivenUp => 3,
+        }
+    }
+}
+
 impl<'a, E: Env> Items<'a, E> {
     /// No items at all.
     pub fn none() -> Self {

@@ -89,6 +89,7 @@ impl<E: Env> Engine<'_, E> {
     /// power failure, or damaged. It becomes as empty as it can be, so that nobody gains.
     pub fn mend(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
         let now = guard.get(StateMap::LAST_NOW)?;
+        self.mend_gate(guard, now)?;
         for limit in 0..self.table.len() {
             let get = |index: usize| guard.get(index).unwrap_or(0);
             let Some(rule) = self.table.rule(limit, get) else { continue };

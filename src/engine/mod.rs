@@ -12,6 +12,7 @@
 //! give     refund, charge more, release, cancel
 //! items    items of work: states, lists, bytes
 //! work     hand them out, take them back, park them
+//! collect  results, dead letters, what the dead had
 //! manage   reset, reconfigure, move the clock, mend
 //! reap     return what the dead held
 //! models   a set for model checks
@@ -19,6 +20,7 @@
 //!
 //! Operations are handed a lock that is held, and an instant; only `wait` sleeps, and only without the lock.
 
+mod collect;
 mod cooldown;
 mod give;
 mod items;
@@ -33,9 +35,10 @@ mod wait;
 mod wants;
 mod work;
 
+pub use self::collect::{Collected, Finishes};
 pub use self::cooldown::{Admitted, Ending, Paused, Report};
 pub use self::give::Charge;
-pub use self::items::{Items, Part};
+pub use self::items::{Items, Lease, Part, Reason};
 pub use self::manage::NewNumbers;
 pub use self::queue::Waiters;
 pub use self::reap::Swept;
@@ -43,7 +46,7 @@ pub use self::table::Table;
 pub use self::take::{Judged, Standing};
 pub use self::wait::{Entered, Look, Patience, Place, Time};
 pub use self::wants::Wants;
-pub use self::work::{Collected, Finishes, Lease, Pushed, Reason, Taken, Verdict};
+pub use self::work::{Pushed, Taken, Verdict};
 use crate::core::{Block, Env, Fault, Guard, Holdings, Locked, Participant, Transaction};
 use crate::layout::state::{LimitWord, StateMap};
 use crate::math::{Changes, Rule};

@@ -102,10 +102,8 @@ impl<E: Env> Engine<'_, E> {
         self.adopt(guard)?;
         let mask = wants.demand();
         let in_order = self.table.order == Order::Arrival;
-        // In a slow start there is one admission at a time, which is everybody's who waits before it is ours.
-        let scarce = if guard.get(StateMap::NEXT_ADMISSION)? == 0 { mask } else { u64::MAX };
-        if in_order && self.waited_for(guard, scarce)? != 0 {
-            self.serve(guard, scarce, now)?;
+        if in_order {
+            self.serve(guard, mask, now)?;
         }
         let is_first = !in_order || self.waited_for(guard, mask)? == 0;
         // Who takes nothing is nobody to hold up.
@@ -114,7 +112,10 @@ impl<E: Env> Engine<'_, E> {
             && gate.is_none()
             && let Some(ticket) = self.take(guard, wants, owing, now)?
         {
-            return Ok(Entered::Granted { ticket, admitted: self.admitted(guard, None)? });
+            let admitted = self.admitted(guard, None)?;
+            // Who takes nothing does nothing that could go well.
+            let on_trial = admitted.on_trial && mask != 0;
+            return Ok(Entered::Granted { ticket, admitted: Admitted { on_trial, ..admitted } });
         }
         let is_possible = self.rates_allow_at(guard, wants, now)?.is_some();
         let Some(patience) = patience.filter(|_| is_possible) else {
@@ -278,13 +279,14 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Sleeps until there is a reason to look, or until `deadline`. After each slice, `slice_over` is told which of the
-    /// dead were found, and may end it.
+    /// dead were found, and may end it; who looks for them waits for the lock no longer than its patience.
     pub fn sleep(
         &self,
         me: Participant,
         place: &Place,
         deadline: u64,
         interval: u64,
+        patience: u64,
         time: &impl Time,
         mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
@@ -297,7 +299,7 @@ impl<E: Env> Engine<'_, E> {
             let waited = env.wait(Waiting::Doorbell, doorbell, place.seen, until);
             // Its deadline or alarm ends a wait like a slice does: alarms that come often must not keep us from the dead.
             if waited == Waited::SliceOver && self.block.sweep_is_due(interval) {
-                let swept = match self.sweep(me, deadline, time) {
+                let swept = match self.sweep(me, deadline.min(env.now().saturating_add(patience)), time) {
                     Ok(swept) => swept,
                     Err(Fault::Busy { .. }) => Swept::default(),
                     Err(fault) => return Err(fault),

@@ -9,8 +9,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::items::{DEAD, DEAD_COLLECTED, DELAYED, DONE, DONE_COLLECTED, FREE, LEASED, PARKED, Part, READY};
-use super::{Charge, Engine, Paused, Report, Swept, Time};
+use super::items::{DEAD, DELAYED, DONE, FREE, LEASED, PARKED, READY};
+use super::{Charge, Engine, Lease, Part, Paused, Reason, Report, Swept, Time};
 use crate::core::{Env, Fault, Guard, NEVER, Participant, Transaction, Waiting};
 use crate::layout::state::StateMap;
 use crate::layout::work::{ItemWord, List, WorkWord};
@@ -38,51 +38,6 @@ pub enum Taken {
     },
     /// There is none, and none will come.
     Over,
-}
-
-/// An item that the guard's holder has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lease {
-    /// Which item.
-    pub item: usize,
-    /// Number of the hand-out.
-    pub number: u64,
-    /// The program's own number.
-    pub id: u64,
-    /// How often it was handed out, this time included, 429s apart.
-    pub attempts: u64,
-    /// How many hand-outs ended with a 429.
-    pub rate_limits: u64,
-    /// Bytes of its payload.
-    pub payload_bytes: usize,
-    /// Bytes of its result.
-    pub result_bytes: usize,
-    /// Why it is a dead letter, if it is one.
-    pub reason: Option<Reason>,
-}
-
-/// Why an item is a dead letter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Reason {
-    /// It was tried as often as the queue allows.
-    Attempts,
-    /// The other side said "too many requests" as often as the queue allows.
-    RateLimits,
-    /// A worker gave it up.
-    GivenUp,
-}
-
-impl Reason {
-    const ALL: [Self; 3] = [Self::Attempts, Self::RateLimits, Self::GivenUp];
-
-    const fn number(self) -> u64 {
-        match self {
-            Self::Attempts => 1,
-            Self::RateLimits => 2,
-            Self::GivenUp => 3,
-        }
-    }
 }
 
 /// What becomes of an item that somebody has.
@@ -114,26 +69,6 @@ pub enum Verdict {
         /// Bytes of what there is to say about it.
         result_bytes: usize,
     },
-}
-
-/// What becomes of an item that was collected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Collected {
-    /// It is no longer needed.
-    Forgotten,
-    /// As if it had not been collected.
-    PutBack,
-    /// To be tried again from the start.
-    Revived,
-}
-
-/// Which finished items.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Finishes {
-    /// Done, with a result.
-    Results,
-    /// Given up.
-    DeadLetters,
 }
 
 impl<E: Env> Engine<'_, E> {
@@ -218,7 +153,12 @@ impl<E: Env> Engine<'_, E> {
         Ok(time.reached(at.wrapping_sub(guard.get(StateMap::CLOCK_OFFSET)?)))
     }
 
-    fn lease(&self, change: &mut Transaction<'_, '_, E>, item: usize, state: u64) -> Result<(), Fault> {
+    pub(super) fn lease(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        item: usize,
+        state: u64,
+    ) -> Result<(), Fault> {
         let me = change.holder();
         let number = change.get(self.table.map.work(WorkWord::NextLease))?;
         change.set(self.table.map.work(WorkWord::NextLease), number.wrapping_add(1))?;
@@ -234,7 +174,7 @@ impl<E: Env> Engine<'_, E> {
         Ok(())
     }
 
-    fn lease_of(&self, guard: &Guard<'_, E>, item: usize) -> Result<Lease, Fault> {
+    pub(super) fn lease_of(&self, guard: &Guard<'_, E>, item: usize) -> Result<Lease, Fault> {
         let get = |word| self.item_word(guard, item, word);
         let bytes = |word| Ok(usize::try_from(get(word)?).unwrap_or(usize::MAX));
         let reason = get(ItemWord::Reason)?;
@@ -251,7 +191,7 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Whether the guard's holder has the item of a lease, in this state.
-    fn has(&self, guard: &Guard<'_, E>, lease: &Lease, state: u64) -> Result<bool, Fault> {
+    pub(super) fn has(&self, guard: &Guard<'_, E>, lease: &Lease, state: u64) -> Result<bool, Fault> {
         Ok(self.item_word(guard, lease.item, ItemWord::State)? == state
             && self.item_word(guard, lease.item, ItemWord::Lease)? == lease.number
             && self.owner_of(guard, lease.item)? == guard.holder())
@@ -284,7 +224,7 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// The same for an item whose owner need not be asked.
-    fn end_item(
+    pub(super) fn end_item(
         &self,
         guard: &mut Guard<'_, E>,
         item: usize,
@@ -370,7 +310,7 @@ impl<E: Env> Engine<'_, E> {
         self.count_work(change, WorkWord::DeadLettered, 1)
     }
 
-    fn free_item(&self, change: &mut Transaction<'_, '_, E>, item: usize) -> Result<(), Fault> {
+    pub(super) fn free_item(&self, change: &mut Transaction<'_, '_, E>, item: usize) -> Result<(), Fault> {
         let first = change.get(self.table.map.work(WorkWord::Free))?;
         self.set_item(change, item, ItemWord::State, FREE)?;
         self.set_item(change, item, ItemWord::Next, first)?;
@@ -379,7 +319,7 @@ impl<E: Env> Engine<'_, E> {
 
     /// Ends an acquisition and a lease because the other side wanted less: the set pauses, unless the report is an old
     /// one, and the item is parked until the pause is over, all at one instant. None if the guard's holder does not
-    /// have the item, and then nothing happens.
+    /// have the item, and then only that does not happen.
     pub fn park(
         &self,
         guard: &mut Guard<'_, E>,
@@ -388,91 +328,41 @@ impl<E: Env> Engine<'_, E> {
         report: Report,
         now: u64,
     ) -> Result<Option<Paused>, Fault> {
-        if !self.has(guard, lease, LEASED)? {
-            return Ok(None);
-        }
-        let item = lease.item;
-        let rate_limits = self.item_word(guard, item, ItemWord::RateLimits)?;
+        let is_held = self.has(guard, lease, LEASED)?;
         let mut change = guard.begin();
         let given = self.end_charges(&mut change, charges, false, now)?;
         let paused = self.report(&mut change, report, now)?;
-        self.count_work(&mut change, WorkWord::Leased, 1u64.wrapping_neg())?;
-        self.count_rate_limit(&mut change, item)?;
-        if rate_limits.saturating_add(1) >= self.table.giving_up.rate_limits.into() {
-            self.bury(&mut change, item, Reason::RateLimits)?;
-        } else {
-            self.set_item(&mut change, item, ItemWord::State, PARKED)?;
-            self.append(&mut change, List::Parked, item)?;
-            self.count_work(&mut change, WorkWord::Parkings, 1)?;
+        if is_held {
+            self.park_in(&mut change, lease.item)?;
         }
         change.commit();
         self.serve(guard, given, now)?;
         self.block.ring();
-        Ok(Some(paused))
+        Ok(is_held.then_some(paused))
     }
 
-    /// Hands out a finished item to whoever collects it.
-    pub fn collect_item(&self, guard: &mut Guard<'_, E>, from: Finishes) -> Result<Taken, Fault> {
-        self.adopt(guard)?;
-        let (list, state) = match from {
-            Finishes::Results => (List::Results, DONE_COLLECTED),
-            Finishes::DeadLetters => (List::DeadLetters, DEAD_COLLECTED),
-        };
-        let item = self.first_of(guard, list)?;
-        if item == 0 {
-            let is_over = self.work_word(guard, WorkWord::Closed)? != 0 && self.unfinished(guard)? == 0;
-            return Ok(if is_over { Taken::Over } else { Taken::NotNow { look_at: NEVER } });
-        }
-        let mut change = guard.begin();
-        self.remove_first(&mut change, list, item)?;
-        self.lease(&mut change, item, state)?;
-        change.commit();
-        Ok(Taken::Item(self.lease_of(guard, item)?))
-    }
-
-    /// Ends the collecting of an item. False if the guard's holder does not have it, and then nothing happens.
-    pub fn end_collecting(
-        &self,
-        guard: &mut Guard<'_, E>,
-        lease: &Lease,
-        what: Collected,
-    ) -> Result<bool, Fault> {
-        let state = self.item_word(guard, lease.item, ItemWord::State)?;
-        if !matches!(state, DONE_COLLECTED | DEAD_COLLECTED) || !self.has(guard, lease, state)? {
-            return Ok(false);
-        }
-        let item = lease.item;
-        if what == Collected::PutBack {
-            self.put_back(guard, item, state)?;
-        } else {
+    /// Parks an item when the report has been made already. False if the guard's holder does not have it.
+    pub fn park_item(&self, guard: &mut Guard<'_, E>, lease: &Lease) -> Result<bool, Fault> {
+        let is_held = self.has(guard, lease, LEASED)?;
+        if is_held {
             let mut change = guard.begin();
-            if what == Collected::Revived {
-                for word in
-                    [ItemWord::Attempts, ItemWord::RateLimits, ItemWord::ResultBytes, ItemWord::Reason]
-                {
-                    self.set_item(&mut change, item, word, 0)?;
-                }
-                self.set_item(&mut change, item, ItemWord::State, READY)?;
-                self.append(&mut change, List::Ready, item)?;
-            } else {
-                self.free_item(&mut change, item)?;
-            }
+            self.park_in(&mut change, lease.item)?;
             change.commit();
+            self.block.ring();
         }
-        self.block.ring();
-        Ok(true)
+        Ok(is_held)
     }
 
-    fn put_back(&self, guard: &mut Guard<'_, E>, item: usize, state: u64) -> Result<(), Fault> {
-        let (list, state) = match state {
-            DONE_COLLECTED => (List::Results, DONE),
-            _ => (List::DeadLetters, DEAD),
-        };
-        let mut change = guard.begin();
-        self.set_item(&mut change, item, ItemWord::State, state)?;
-        self.insert(&mut change, list, item, 0)?;
-        change.commit();
-        Ok(())
+    fn park_in(&self, change: &mut Transaction<'_, '_, E>, item: usize) -> Result<(), Fault> {
+        self.count_work(change, WorkWord::Leased, 1u64.wrapping_neg())?;
+        self.count_rate_limit(change, item)?;
+        let rate_limits = change.get(self.table.map.item(item, ItemWord::RateLimits))?;
+        if rate_limits >= self.table.giving_up.rate_limits.into() {
+            return self.bury(change, item, Reason::RateLimits);
+        }
+        self.set_item(change, item, ItemWord::State, PARKED)?;
+        self.append(change, List::Parked, item)?;
+        self.count_work(change, WorkWord::Parkings, 1)
     }
 
     /// From now on nothing is pushed.
@@ -484,52 +374,21 @@ impl<E: Env> Engine<'_, E> {
         Ok(())
     }
 
-    /// Returns what a participant had: items to be tried again, or dead letters if they were tried often enough. Gives
-    /// how many there were. Each is a transaction of its own.
-    pub fn return_items(
-        &self,
-        guard: &mut Guard<'_, E>,
-        is_gone: impl Fn(Participant) -> bool,
-        now: u64,
-    ) -> Result<u64, Fault> {
-        if self.items.count == 0 {
-            return Ok(0);
-        }
-        let used = self.item(self.work_word(guard, WorkWord::Used)?)?;
-        let mut returned = 0;
-        for item in 1..=used {
-            let state = self.item_word(guard, item, ItemWord::State)?;
-            if !matches!(state, LEASED | DONE_COLLECTED | DEAD_COLLECTED)
-                || !is_gone(self.owner_of(guard, item)?)
-            {
-                continue;
-            }
-            if state == LEASED {
-                self.end_item(guard, item, Verdict::Orphaned, now)?;
-            } else {
-                self.put_back(guard, item, state)?;
-            }
-            returned += 1;
-        }
-        if returned > 0 {
-            self.block.ring();
-        }
-        Ok(returned)
-    }
-
     /// What the doorbell says to those who wait for items, room or results: to be asked before looking for them.
     pub fn work_bell(&self) -> u32 {
         self.block.env.load32(self.block.doorbell, Acquire)
     }
 
     /// Sleeps until the doorbell says something else than it did, or until `until`; not always so long. Once per
-    /// `interval` and segment the dead are looked for, and `slice_over` is told which were found, and may end it.
+    /// `interval` and segment the dead are looked for, with so much patience for the lock, and `slice_over` is told which
+    /// were found, and may end it.
     pub fn sleep_for_work(
         &self,
         me: Participant,
         seen: u32,
         until: u64,
         interval: u64,
+        patience: u64,
         time: &impl Time,
         mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
@@ -540,7 +399,7 @@ impl<E: Env> Engine<'_, E> {
         env.wait(Waiting::Doorbell, self.block.doorbell, seen | 1, until);
         // A doorbell that rings all the time must not keep us from looking for the dead.
         if self.block.sweep_is_due(interval) {
-            let swept = match self.sweep(me, until, time) {
+            let swept = match self.sweep(me, until.min(env.now().saturating_add(patience)), time) {
                 Ok(swept) => swept,
                 Err(Fault::Busy { .. }) => Swept::default(),
                 Err(fault) => return Err(fault),

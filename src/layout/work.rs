@@ -49,7 +49,9 @@ pub(crate) struct WorkWords {
     /// How often one came back from a dead worker.
     pub(crate) returned: u64,
     pub(crate) dead_lettered: u64,
-    pub(crate) reserved: [u64; 4],
+    /// How many results and dead letters are with a collector.
+    pub(crate) collected: u64,
+    pub(crate) reserved: [u64; 3],
 }
 
 /// One item; its bytes are in the items region.
@@ -103,6 +105,7 @@ impl WorkWords {
         redistributed,
         returned,
         dead_lettered,
+        collected,
         reserved,
     });
 }
@@ -171,6 +174,7 @@ pub(crate) enum WorkWord {
     Redistributed,
     Returned,
     DeadLettered,
+    Collected,
 }
 
 impl WorkWord {
@@ -198,6 +202,7 @@ impl WorkWord {
             Self::Redistributed => at!(redistributed),
             Self::Returned => at!(returned),
             Self::DeadLettered => at!(dead_lettered),
+            Self::Collected => at!(collected),
         }
     }
 }

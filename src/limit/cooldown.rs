@@ -11,8 +11,8 @@ use crate::layout::definition::DefinitionHead;
 /// slowly it resumes.
 ///
 /// The first pause is `first` long. While nothing goes well, each further one is `factor` times as long as the one
-/// before, up to `longest`. What the other side asked for (Retry-After) is never undercut, whatever its length. After
-/// a pause, admissions of all processes together are spaced: by `SlowStart`'s first gap, then by less and less.
+/// before, up to `longest`. What the other side asked for (Retry-After) is not undercut, whatever its length, unless it
+/// was about a request from before a pause that is over. After a pause, admissions of all processes together are spaced: by `SlowStart`'s first gap, then by less and less.
 ///
 /// ```
 /// use std::time::Duration;
@@ -157,9 +157,17 @@ impl Cooldown {
         self.lengthen(if last == 0 { self.first_gap } else { gap }, seed)
     }
 
+    /// No gap is longer.
+    pub(crate) fn longest_gap(&self) -> u64 {
+        self.first_gap.saturating_add(u64::try_from(self.most_jitter(self.first_gap)).unwrap_or(u64::MAX))
+    }
+
+    fn most_jitter(&self, nanos: u64) -> u128 {
+        u128::from(nanos) * u128::from(self.jitter) / u128::from(WHOLE)
+    }
+
     fn lengthen(&self, nanos: u64, seed: u64) -> u64 {
-        let most = u128::from(nanos) * u128::from(self.jitter) / u128::from(WHOLE);
-        let more = (most * u128::from(scramble(seed))) >> 64;
+        let more = (self.most_jitter(nanos) * u128::from(scramble(seed))) >> 64;
         nanos.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
     }
 

@@ -363,12 +363,14 @@ fn is_worth_waiting(refusal: &AcquireError) -> bool {
     matches!(refusal, Denied(_) | Queued { .. } | CoolingDown { .. })
 }
 
+/// How long somebody holds a permit, when nobody can say: so long that a rate which refills in a moment is better, and
+/// not as long as a pause may be.
+const A_HOLD: Duration = Duration::from_secs(1);
+
 /// Whether whoever gave this refusal will have room before the other, as far as both can say.
 fn opens_before(refusal: &AcquireError, other: &AcquireError) -> bool {
     match (is_worth_waiting(refusal), is_worth_waiting(other)) {
-        (true, true) => {
-            refusal.retry_after().unwrap_or(Duration::MAX) < other.retry_after().unwrap_or(Duration::MAX)
-        }
+        (true, true) => refusal.retry_after().unwrap_or(A_HOLD) < other.retry_after().unwrap_or(A_HOLD),
         (ours, theirs) => ours && !theirs,
     }
 }

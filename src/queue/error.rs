@@ -19,7 +19,9 @@ pub enum QueueError {
     )]
     TooLong { what: &'static str, found: usize, most: u32 },
     /// Nothing more can be pushed.
-    #[error("the queue was closed: nothing more can be pushed")]
+    #[error(
+        "the queue was closed for good: nothing more can be pushed; remove the set and open it again for another batch"
+    )]
     Closed,
     /// All places are taken.
     #[error("all {items} places of the queue are taken: wait, collect results, or create it with more items")]
@@ -28,7 +30,7 @@ pub enum QueueError {
     #[error("there is nothing in the queue now: wait, or try again later")]
     Empty,
     /// Time was up.
-    #[error("time was up before the queue changed")]
+    #[error("time was up, and the queue had nothing to offer")]
     TimedOut,
     /// The item was finished before.
     #[error("what became of this item was said before")]

@@ -9,6 +9,7 @@ use crate::background::DROP_PATIENCE;
 use crate::cooldown::Pause;
 use crate::engine::{Collected, Lease, Part, Reason, Verdict};
 use crate::events;
+use crate::limit::GivingUp;
 use crate::set::LimitSet;
 use crate::sys::{clock, fork};
 
@@ -149,7 +150,8 @@ impl WorkItem {
     /// [`Acquisition::rate_limited`] does, pauses its set, and parks the item until the pause is over, all at one
     /// instant. That was no attempt. If the other side says so too often, the item becomes a dead letter.
     ///
-    /// If `held` is of another set than the queue, that one is paused, and the item is put off for as long.
+    /// If `held` is of another set than the queue, that one is paused, and the item is put off for as long. If it is of
+    /// another opening of the same set, the two happen one after the other.
     ///
     /// # Errors
     ///
@@ -159,13 +161,16 @@ impl WorkItem {
         held: Acquisition,
         retry_after: Option<Duration>,
     ) -> Result<Pause, QueueError> {
-        self.held.check()?;
-        let is_last =
-            self.rate_limits().saturating_add(1) >= self.held.set.keys().table.giving_up.rate_limits.into();
-        let pause = if held.set().is_same(&self.held.set) {
+        if let Err(error) = self.held.check() {
+            // What the other side said is true all the same.
+            held.rate_limited(retry_after)?;
+            return Err(error);
+        }
+        let is_last = self.rate_limits().saturating_add(1) >= self.giving_up().rate_limits.into();
+        let (set, lease) = (self.held.set.clone(), self.held.lease);
+        let pause = if held.set().is_same(&set) {
             let (charges, report) = held.into_report(retry_after)?;
             self.held.is_spent = true;
-            let (set, lease) = (self.held.set.clone(), self.held.lease);
             let pause = set.or_in_background(move |set, patience| {
                 set.locked_within(patience, |engine, guard, now| {
                     let paused = engine.park(guard, &lease, &charges, report, now)?;
@@ -175,11 +180,20 @@ impl WorkItem {
             let pause = pause.ok_or(QueueError::NotHeld)?;
             events::paused(&set, &pause);
             pause
-        } else {
+        } else if held.set().is_same_segment(&set) {
             let pause = held.rate_limited(retry_after)?;
-            let after = pause.remaining.map_or(0, clock::nanos);
-            self.held.end(Verdict::Deferred { after }, self.held.patience())?;
-            pause
+            self.held.is_spent = true;
+            let is_held = set.or_in_background(move |set, patience| {
+                set.locked_within(patience, |engine, guard, _| engine.park_item(guard, &lease))
+            })?;
+            if is_held { pause } else { return Err(QueueError::NotHeld) }
+        } else {
+            let paused = held.rate_limited(retry_after);
+            // If that set cannot be told now, it will be: the item waits as long as the other side asked for.
+            let asked = retry_after.unwrap_or_default();
+            let after = paused.as_ref().map_or(asked, |pause| pause.remaining.unwrap_or_default());
+            self.held.end(Verdict::Deferred { after: clock::nanos(after) }, self.held.patience())?;
+            paused?
         };
         let lease = &mut self.held.lease;
         (lease.attempts, lease.rate_limits) =
@@ -219,8 +233,12 @@ impl WorkItem {
         Ok(written.map_err(|fault| self.held.set.trouble(fault))?)
     }
 
+    fn giving_up(&self) -> GivingUp {
+        self.held.set.keys().table.giving_up
+    }
+
     fn is_last_attempt(&self) -> bool {
-        self.attempts() >= self.held.set.keys().table.giving_up.attempts.into()
+        self.attempts() >= self.giving_up().attempts.into()
     }
 
     fn tell_if_dead(&self, is_dead: bool) {

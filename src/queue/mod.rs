@@ -10,6 +10,7 @@ use std::time::Duration;
 pub use self::error::QueueError;
 pub use self::item::{Finished, WorkItem};
 pub use self::stats::QueueStats;
+use crate::answer::{Trouble, Unavailable};
 use crate::core::{Fault, Guard, NEVER};
 use crate::engine::{Engine, Finishes, Lease, Pushed, Taken};
 use crate::events;
@@ -183,7 +184,8 @@ impl WorkQueue {
 
     /// Takes the oldest result that nobody has collected; waits while there is none. None: the queue is
     /// [closed](Self::close), and no result is left or will come. Its place is free once it is
-    /// [forgotten](Finished::forget); if the collector is killed before that, somebody else gets it.
+    /// [forgotten](Finished::forget); if the collector is killed before that, somebody else gets it. So forget, or drop,
+    /// one before asking for the next: what is held may still be put back.
     ///
     /// # Errors
     ///
@@ -295,7 +297,13 @@ impl WorkQueue {
             Patience::For(timeout) => clock::deadline(timeout),
             Patience::Not | Patience::Forever => NEVER,
         };
-        let mut may_sweep = true;
+        // The dead may have what is missing, or what nobody misses because there is always something else to do.
+        if set.is_time_to_sweep(&set.engine()?) {
+            match set.sweep_within(clock::nanos(LAST_LOCK)) {
+                Ok(_) | Err(Trouble::Unavailable(Unavailable::Busy { .. })) => {}
+                Err(trouble) => return Err(trouble.into()),
+            }
+        }
         loop {
             // Before the look: what changes after it changes the doorbell.
             let seen = set.engine()?.work_bell();
@@ -306,13 +314,7 @@ impl WorkQueue {
                 Step::NotNow(look_at) => look_at,
             };
             if let Patience::Not = patience {
-                // The dead may have what is missing.
-                if !may_sweep || !set.is_time_to_sweep(&set.engine()?) {
-                    return Ok(None);
-                }
-                set.sweep()?;
-                may_sweep = false;
-                continue;
+                return Ok(None);
             }
             if deadline != NEVER && clock::monotonic() >= deadline {
                 return Err(QueueError::TimedOut);
@@ -321,7 +323,9 @@ impl WorkQueue {
             let view = set.segment().view();
             let interval = view.machine.doorbell_slice;
             let until = deadline.min(look_at);
-            let slept = set.engine()?.sleep_for_work(me, seen, until, interval, &set.clock(), |swept| {
+            let patience = set.segment().patience();
+            let engine = set.engine()?;
+            let slept = engine.sleep_for_work(me, seen, until, interval, patience, &set.clock(), |swept| {
                 events::swept(set, &swept);
                 view.look_at_name()
             });

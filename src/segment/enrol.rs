@@ -279,7 +279,7 @@ impl View {
         if alone {
             engine.holdings().clear_others(&mut guard)?;
             engine.clear_queue(&mut guard)?;
-            let now = engine.now(&guard, 0)?;
+            let now = guard.get(StateMap::LAST_NOW)?;
             engine.return_items(&mut guard, |who| who != me, now)?;
             engine.mend(&mut guard)?;
             let mut change = guard.begin();

@@ -27,6 +27,10 @@ rules![
     an_endless_retry_after_ends_by_hand_only,
     a_timeout_says_that_the_set_is_cooling_down,
     charges_are_held_up_like_acquisitions,
+    a_pause_in_a_slow_start_lets_nobody_in_earlier,
+    taking_nothing_in_a_pause_is_no_success,
+    more_that_was_acquired_after_a_pause_is_stamped_after_it,
+    resuming_ends_whatever_is_answered_as_cooling_down,
 ];
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -337,4 +341,55 @@ fn charges_are_held_up_like_acquisitions(world: World) {
     assert!(matches!(held.update("connections", 7), Err(UsageError::AboveRequested { .. })));
     held.release().unwrap();
     assert_eq!(set.limit("tokens").consumed, 1);
+}
+
+fn a_pause_in_a_slow_start_lets_nobody_in_earlier(world: World) {
+    let next = |set: &Set| set.stats().unwrap().cooldown.next_admission;
+    let gap = Duration::from_millis(100);
+    let set = world.open(&slow());
+    set.pause(SECOND).unwrap();
+    set.advance(SECOND).unwrap();
+    let held = set.try_acquire(()).unwrap();
+    assert_eq!(next(&set), Some(gap));
+    set.pause(Duration::from_millis(1)).unwrap();
+    assert_eq!(next(&set), Some(gap), "by hand");
+    set.advance(gap).unwrap();
+    held.release().unwrap();
+    // Nor does a 429, where the pause is shorter than the gap.
+    let cooldown = Cooldown::default().first(Duration::from_millis(10)).jitter(0.0);
+    let set =
+        world.open(&manual().limit(CallLimit::per_second(1_000)).cooldown(cooldown.slow_start(4, gap, gap)));
+    set.try_acquire(()).unwrap().rate_limited(None).unwrap();
+    set.advance(Duration::from_millis(10)).unwrap();
+    set.try_acquire(()).unwrap().rate_limited(None).unwrap();
+    assert_eq!(next(&set), Some(gap));
+}
+
+fn taking_nothing_in_a_pause_is_no_success(world: World) {
+    let set = world.open(&pausing());
+    set.try_acquire([("tokens", 1)]).unwrap().rate_limited(None).unwrap();
+    set.try_acquire([("tokens", 0), ("call_count", 0), ("connections", 0)]).unwrap().release().unwrap();
+    assert_eq!(set.stats().unwrap().cooldown.consecutive, 1);
+}
+
+fn more_that_was_acquired_after_a_pause_is_stamped_after_it(world: World) {
+    let set = world.open(&pausing());
+    let mut held = set.try_acquire([("tokens", 1)]).unwrap();
+    set.try_acquire([("tokens", 1)]).unwrap().rate_limited(None).unwrap();
+    set.advance(10 * SECOND).unwrap();
+    held.acquire_more([("tokens", 1)]).unwrap();
+    let pause = held.rate_limited(Some(MINUTE)).unwrap();
+    assert_eq!((pause.absorbed, pause.remaining, pause.generation), (false, Some(MINUTE), 2));
+}
+
+fn resuming_ends_whatever_is_answered_as_cooling_down(world: World) {
+    let set = world.open(&slow());
+    set.pause(SECOND).unwrap();
+    set.advance(SECOND).unwrap();
+    set.try_acquire(()).unwrap().release().unwrap();
+    assert!(matches!(set.try_acquire(()), Err(AcquireError::CoolingDown { .. })), "a gap");
+    assert!(set.resume().unwrap());
+    set.try_acquire(()).unwrap().release().unwrap();
+    let left = set.stats().unwrap().cooldown.slow_admissions;
+    assert_eq!(left, 2, "the slow start goes on");
 }

@@ -41,6 +41,9 @@ rules![
     a_set_without_a_queue_says_so,
     impossible_queues_are_refused,
     counts_tell_what_happened,
+    it_is_not_said_that_no_result_will_come_while_one_may_be_put_back,
+    a_429_that_comes_with_a_finished_item_still_pauses_the_set,
+    an_item_is_parked_also_if_the_set_was_opened_twice,
 ];
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -347,8 +350,9 @@ fn what_was_said_of_an_item_is_said_once(world: World) {
     assert!(matches!(item.give_back(), Err(QueueError::Spent)));
     let held = set.try_acquire(()).unwrap();
     assert!(matches!(item.rate_limited(held, None), Err(QueueError::Spent)));
-    assert_eq!(set.stats().unwrap().cooldown.generation, 0, "nothing was paused");
-    assert!(set.holds().is_empty(), "and what was acquired is released");
+    assert_eq!(set.stats().unwrap().cooldown.generation, 1, "what the other side said is true all the same");
+    assert!(set.holds().is_empty(), "and what was acquired has ended");
+    set.resume().unwrap();
     drop(item);
     assert_eq!(queue.stats().unwrap().done, 1);
     take(&queue).done_with(b"x").unwrap();
@@ -545,4 +549,45 @@ fn counts_tell_what_happened(world: World) {
         let seen = LimitSet::observe(&set.name).unwrap().stats().unwrap().queue.unwrap();
         assert_eq!(seen, stats);
     }
+}
+
+fn it_is_not_said_that_no_result_will_come_while_one_may_be_put_back(world: World) {
+    let (_set, queue) = filled(world, 2);
+    queue.close().unwrap();
+    take(&queue).done_with(b"x").unwrap();
+    take(&queue).dead_letter(b"y").unwrap();
+    let (result, dead) = (queue.collect().unwrap().unwrap(), queue.collect_dead().unwrap().unwrap());
+    assert!(matches!(queue.try_collect(), Err(QueueError::Empty)));
+    assert!(matches!(queue.collect_dead(), Err(QueueError::Empty)));
+    drop((result, dead)); // or the collector is killed
+    queue.collect().unwrap().unwrap().forget().unwrap();
+    queue.collect_dead().unwrap().unwrap().forget().unwrap();
+    assert!(queue.try_collect().unwrap().is_none() && queue.collect_dead().unwrap().is_none());
+}
+
+fn a_429_that_comes_with_a_finished_item_still_pauses_the_set(world: World) {
+    let (set, queue) = filled(world, 1);
+    let mut item = take(&queue);
+    let held = set.try_acquire(()).unwrap();
+    item.done().unwrap();
+    assert!(matches!(item.rate_limited(held, Some(MINUTE)), Err(QueueError::Spent)));
+    let cooldown = set.stats().unwrap().cooldown;
+    assert_eq!((cooldown.consecutive, cooldown.remaining), (1, Some(MINUTE)));
+}
+
+fn an_item_is_parked_also_if_the_set_was_opened_twice(world: World) {
+    if world != World::Process {
+        return; // Only a name can be opened again.
+    }
+    let (set, _) = filled(world, 1);
+    let again = LimitSet::attach(&set.name).unwrap();
+    let queue = again.queue().unwrap();
+    let pause = take(&queue).rate_limited(set.try_acquire(()).unwrap(), None).unwrap();
+    assert_eq!((pause.remaining, pause.absorbed), (Some(10 * SECOND), false));
+    let stats = again.stats().unwrap();
+    let counts = stats.queue.unwrap();
+    assert_eq!((counts.parked, counts.rate_limited, counts.delayed), (1, 1, 0));
+    assert_eq!(stats.cooldown.participants, 1, "reported once");
+    set.resume().unwrap();
+    assert_eq!(take(&queue).rate_limits(), 1);
 }

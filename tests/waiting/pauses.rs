@@ -10,9 +10,12 @@ use crate::stopped::{resume, stop, stopped_waiters};
 
 const MOMENT: Duration = Duration::from_millis(20);
 
-pub(crate) const TESTS: [(&str, fn()); 3] = [
+pub(crate) const TESTS: [(&str, fn()); 4] = [
     ("a_stopped_waiter_does_not_prolong_a_pause_for_others", || stopped_ones_delay_nobody()),
     ("in_a_slow_start_a_newcomer_with_another_wish_does_not_pass_those_who_wait", || newcomers_wait()),
+    ("in_a_slow_start_a_release_does_not_let_a_later_waiter_pass_an_earlier_one", || {
+        releases_keep_the_order()
+    }),
     ("a_stopped_waiter_does_not_stop_the_slow_start", || stopped_ones_do_not_stop_the_slow_start()),
 ];
 
@@ -145,4 +148,26 @@ fn stopped_ones_do_not_stop_the_slow_start() {
         resume(hand);
         hand.granted();
     }
+}
+
+/// What comes back is for the later one, but the admission is the earlier one's.
+fn releases_keep_the_order() {
+    let scene = Scene::new(Mode::Processes, slow(1, 9, HOUR));
+    let held = scene.limits.try_acquire([("db", 1), ("other", 0)]).unwrap();
+    scene.limits.pause(MOMENT).unwrap();
+    let mut first = scene.waiter("db=0 other=1");
+    stop(&mut first);
+    let mut second = scene.waiter(&only_db(1));
+    stop(&mut second);
+    while scene.limits.stats().unwrap().cooldown.remaining.is_some() {
+        std::thread::yield_now();
+    }
+    held.release().unwrap();
+    scene.assert_waiting(1);
+    assert_eq!((scene.in_use("db"), scene.in_use("other")), (0, 1), "granted to the first");
+    resume(&mut first);
+    first.granted();
+    assert!(scene.limits.resume().unwrap());
+    resume(&mut second);
+    second.granted();
 }
