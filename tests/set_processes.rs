@@ -13,6 +13,8 @@ mod others;
 mod stuck;
 #[path = "support/mod.rs"]
 mod support;
+#[path = "set_processes/work.rs"]
+mod work;
 
 use std::time::Duration;
 
@@ -50,6 +52,10 @@ fn main() {
             ("so_does_a_child_of_an_anonymous_set", || forked::in_a_worker("own_anonymous")),
             ("a_dead_childs_permits_return_to_its_parent", || forked::in_a_worker("dead_child")),
             ("private_memory_answers_not_shared_in_a_child", || forked::in_a_worker("private")),
+            ("a_dead_workers_item_comes_back_also_at_a_queue_that_is_never_empty", work::busy),
+            ("a_result_comes_back_from_a_dead_collector", work::collector),
+            ("a_stuck_lock_makes_a_queue_unavailable_and_loses_nothing", work::stuck),
+            ("an_inherited_item_is_inert_in_a_child", || forked::in_a_worker("item")),
             ("a_child_without_a_slot_is_told_so_or_let_through", || forked::in_a_worker("no_slot")),
         ],
     );
@@ -129,6 +135,14 @@ fn user_role(arguments: &[String]) {
                 say("unlocked");
             }
             ["half"] => half_an_update(&set),
+            ["take"] => {
+                std::mem::forget(set.queue().unwrap().take());
+                say("taken");
+            }
+            ["collect"] => {
+                std::mem::forget(set.queue().unwrap().collect());
+                say("taken");
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -31,6 +31,7 @@ pub(crate) fn role(arguments: &[String]) {
         "dead_child" => dead_child(),
         "private" => private(),
         "no_slot" => no_slot(name),
+        "item" => crate::work::forked(name),
         other => panic!("{other}"),
     }
     say("done");

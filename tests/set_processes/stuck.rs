@@ -20,7 +20,7 @@ pub(crate) enum End {
 }
 
 /// Stops a process that holds the lock.
-fn stop_inside(name: &TempName) -> Worker {
+pub(crate) fn stop_inside(name: &TempName) -> Worker {
     let mut worker = user(&name.0, "attach");
     worker.tell("lock");
     worker.expect("locked");
@@ -28,7 +28,7 @@ fn stop_inside(name: &TempName) -> Worker {
     worker
 }
 
-fn go_on(worker: &mut Worker) {
+pub(crate) fn go_on(worker: &mut Worker) {
     worker.signal(Signal::SIGCONT);
     worker.tell("go on");
     worker.expect("unlocked");
