@@ -15,6 +15,8 @@
 
 #[path = "crash_work/acts.rs"]
 mod acts;
+#[path = "crash_work/defects.rs"]
+mod defects;
 #[path = "support/hands.rs"]
 mod hands;
 #[path = "crash_work/model.rs"]
@@ -42,11 +44,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use acts::Act;
-use limitset::Clock;
-use limitset::core::NEVER;
-use limitset::engine::{Charge, Engine, Report, Taken};
 use model::Facts;
-use mutant::{Class, Effect, Mutant, Mutation};
 use picture::{Owner, reopen};
 use stage::{A_WHILE, Ask, ITEMS, Mine, NO_SLICE, Stage, builder, result_of, waiter_beside};
 use stepped::{Points, Tally, die_in_copies};
@@ -81,7 +79,7 @@ macro_rules! survives {
 
 fn main() {
     support::main(
-        &[("act", act_role), ("hold", hold_role), ("block", block_role), ("mutated", mutated_role)],
+        &[("act", act_role), ("hold", hold_role), ("block", block_role), ("mutated", defects::mutated_role)],
         vec![
             survives!("a_report_survives_death_at_every_instruction", Report),
             survives!("a_late_report_survives_death_at_every_instruction", Late),
@@ -111,7 +109,7 @@ fn main() {
             survives!("reaping_a_last_attempt_survives_death_at_every_instruction", ReapLast),
             survives!("reaping_a_collector_survives_death_at_every_instruction", ReapCollector),
             survives!("attaching_after_a_worker_survives_death_at_every_instruction", Enrol),
-            ("mutants_of_parking_are_caught", mutants_are_caught),
+            ("mutants_of_parking_are_caught", defects::mutants_are_caught),
         ],
     );
 }
@@ -176,34 +174,6 @@ fn block_role(arguments: &[String]) {
         }
         support::say("finished");
     }
-}
-
-/// Parks an item as a queue does it, in an environment with a defect.
-fn mutated_role(arguments: &[String]) {
-    let set = builder(NO_SLICE).attach(&arguments[0]).unwrap();
-    let wants = Ask(1, 7, 1).wants();
-    let me = set.segment().participant().unwrap();
-    let parts = set.parts().unwrap();
-    let (lease, report) = {
-        let mut guard = parts.lock(me, NEVER).unwrap();
-        let now = parts.now(&guard, 0).unwrap();
-        let Taken::Item(lease) = parts.take_item(&mut guard, &Clock::Manual, now).unwrap() else {
-            panic!("there is an item")
-        };
-        parts.take(&mut guard, &wants, u64::MAX, now).unwrap().unwrap();
-        let admitted = parts.admitted(&guard, None).unwrap();
-        (lease, Report { admitted: Some(admitted), retry_after: 0 })
-    };
-    let charges: Vec<_> = Charge::of(&wants, u64::MAX, parts.table).collect();
-    let mutant = Mutant::new(parts.block, &[], defect(&arguments[3]));
-    let engine = Engine::new(mutant.block(), parts.waiters.with_env(), parts.table);
-    let engine = engine.with_items(parts.items.with_env());
-    victim::stop_here();
-    let mut guard = engine.lock(me, NEVER).unwrap();
-    let now = engine.now(&guard, 0).unwrap();
-    engine.park(&mut guard, &lease, &charges, report, now).unwrap().unwrap();
-    guard.unlock().unwrap();
-    victim::leave();
 }
 
 // ---- scenes ----
@@ -451,66 +421,4 @@ fn let_through(
         }
     }
     mine
-}
-
-// ---- defects ----
-
-/// Defects that a victim's death shows.
-const OF_THE_VICTIM: [&str; 6] = [
-    "no_journal",
-    "length_after_word",
-    "stale_old_value",
-    "commit_before_apply",
-    "version_never_odd",
-    ENTRY_DROPPED.name,
-];
-const ENTRY_DROPPED: Mutation = Mutation {
-    name: "entry_dropped",
-    breaks: "the thirteenth word of a transaction, which is one of the item or its list, changes before its entry counts",
-    effect: Effect::LoseValue(Class::JournalLength, 13),
-};
-/// Defects of whoever recovers.
-const OF_THE_SURVIVOR: [&str; 3] = ["skip_recovery", "undo_restores_nothing", NO_SECOND_RING.name];
-const NO_SECOND_RING: Mutation = Mutation {
-    name: "no_second_ring",
-    breaks: "whoever takes the lock from the dead does not ring the block's doorbell for them",
-    effect: Effect::RingNothing(Class::Doorbell),
-};
-
-fn defect(name: &str) -> Mutation {
-    let own = [ENTRY_DROPPED, NO_SECOND_RING];
-    mutant::named(name).or(own.into_iter().find(|own| own.name == name)).unwrap()
-}
-
-/// Without a defect nothing is torn; with each of these, something is.
-fn mutants_are_caught() {
-    victim::stay_on_one_cpu();
-    let mut random = Random::new(5);
-    let none = mutant::CONTROL.name;
-    let of_victims = OF_THE_VICTIM.into_iter().map(|name| (name, none));
-    let of_survivors = OF_THE_SURVIVOR.into_iter().map(|name| (none, name));
-    for (victim, survivor) in std::iter::once((none, none)).chain(of_victims).chain(of_survivors) {
-        let twin = new_twin();
-        let role = ("mutated", &[victim][..]);
-        let Some(scene) = Scene::new(&twin, Act::Park, role, &mut random, None) else {
-            println!("SKIPPED mutants of parking: this machine does not allow tracing");
-            return;
-        };
-        let mut tally = Tally::default();
-        let (instructions, _) = scene.step_through(&mut tally, |side, before, _, tally| {
-            side.recover(before, tally, Some(defect(survivor)))
-        });
-        let (name, whose) = if victim == none { (survivor, "a survivor") } else { (victim, "the dying") };
-        if name == none {
-            tally.assert_clean();
-            continue;
-        }
-        assert!(tally.torn > 0, "{name} of {whose} was not caught: {tally:?}");
-        let what = format!("`{name}` of {whose} in {}: {}", Act::Park.name(), defect(name).breaks);
-        support::proof(
-            "mutants",
-            &what,
-            &format!("{} findings over {instructions} instructions", tally.torn),
-        );
-    }
 }

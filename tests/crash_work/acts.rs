@@ -194,7 +194,6 @@ impl Act {
 pub(crate) const ADMITTED: Ask = Ask(1, 7, 0);
 
 /// What a victim has before it acts.
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub(crate) enum Has {
     Nothing,
     Held(Acquisition),
