@@ -31,6 +31,7 @@ pub(crate) const BY_WORKER: u64 = 3;
 
 const FREE_LIST: usize = FIRST_WORK + 15;
 const CLOSED: usize = FIRST_WORK + 18;
+const COLLECTED: usize = FIRST_WORK + 28;
 
 /// Slot and generation.
 pub(crate) type Owner = (u64, u64);
@@ -273,6 +274,8 @@ impl Words {
         let Work { lists, held, counts, next_lease, .. } = &picture.work;
         let leased = held.values().filter(|it| it.state == LEASED).count() as u64;
         must(self.word(FREE_LIST + 2) == leased, "as many are leased as are counted")?;
+        let collected = held.len() as u64 - leased;
+        must(self.word(COLLECTED) == collected, "as many are collected as are counted")?;
         must(leased + counts.done <= counts.taken && counts.taken <= *next_lease, "hand-outs are counted")?;
         for it in held.values() {
             let row = picture.rows.get(&it.owner.0);
