@@ -56,6 +56,17 @@
 //!            threads_of_one_participant_wait   threads wait like strangers, and die together
 //!            shared_doorbell_tells_of_all      one doorbell for several waiters loses none
 //!            shared_doorbell_rings_last        … and rings after theirs
+//! cooldown   reports_pause_once                reports of one time begin one pause
+//!            late_report_is_absorbed           … also those that come when it is over
+//!            reporters_die_in_pairs            … also if all who report are killed
+//!            report_against_admission          nobody is admitted in a pause, whatever is free
+//!            pause_is_slept_through            who waits is admitted when it is over, told or not
+//!            report_against_expiry             … also if it has just become longer
+//!            resuming_admits_waiters           … or was ended by hand
+//!            moved_clock_ends_the_pause        … or the clock was moved by hand
+//!            success_against_report            a success counts if it came before the report
+//!            slow_start_spaces_waiters         after a pause there is one admission per gap
+//!            slow_start_survives_kills         … whoever is killed admitting
 //! ```
 //!
 //! What loom does not see: stores that run ahead of earlier loads of their own thread (load buffering),

@@ -32,6 +32,22 @@ impl Time for Still {
     }
 }
 
+/// The clock of a world: it reads what the world says. Alarms are by it, where there are any.
+pub struct Watch<'w>(&'w World);
+
+impl Time for Watch<'_> {
+    fn reading(&self) -> u64 {
+        self.0.instant()
+    }
+
+    fn reached(&self, reading: u64) -> u64 {
+        if self.0.has_alarms() { reading } else { NEVER }
+    }
+}
+
+/// What must be true whenever somebody lets go of the lock: it is told how to read words, and the instant.
+pub type Promise = Box<dyn Fn(&dyn Fn(usize) -> u64, u64) + Send + Sync>;
+
 /// What came of waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -54,6 +70,8 @@ pub struct Set {
     effect: Effect,
     /// What the living hold, by their own account; none of the model's words.
     held: AtomicU64,
+    /// Where time matters: what must be true at any instant. Without it, it is always the instant 0.
+    promise: Option<Promise>,
 }
 
 /// What a set is like at first.
@@ -72,17 +90,44 @@ pub struct Plan {
     pub is_shared: bool,
 }
 
+/// How big a set is, and how sleeps end in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// How many slots.
+    pub slots: u32,
+    /// How many can wait.
+    pub waiters: u32,
+    /// How sleeps end.
+    pub sleep: Sleep,
+}
+
 impl Set {
     /// A set according to a plan.
     pub fn new(scenario: Scenario, plan: Plan) -> Arc<Self> {
         let Plan { limit, slots, waiters, sleep, held, is_shared } = plan;
         let mut draft = Draft::new(vec![limit], slots, waiters);
         draft.hold(1, 0, held);
-        let effect = scenario.mutation.effect;
         let shape = Shape { slots, words: &draft.words, changes: CHANGES, sleep };
         let queue = Queue { waiters: waiters as usize, entry_words: draft.entry_words, is_shared };
+        let effect = scenario.mutation.effect;
         let world = World::with_queue(scenario, shape, queue);
-        Arc::new(Self { world, draft, slots, effect, held: AtomicU64::new(held) })
+        Arc::new(Self { world, draft, slots, effect, held: AtomicU64::new(held), promise: None })
+    }
+
+    /// A set of permits in which time matters, by a draft of the same size.
+    pub fn in_time(scenario: Scenario, draft: Draft, size: Size, promise: Promise) -> Arc<Self> {
+        let Size { slots, waiters, sleep } = size;
+        let shape = Shape { slots, words: &draft.words, changes: CHANGES, sleep };
+        let queue = Queue { waiters: waiters as usize, entry_words: draft.entry_words, is_shared: false };
+        let effect = scenario.mutation.effect;
+        let world = World::with_queue(scenario, shape, queue);
+        let held = AtomicU64::new(draft.words[draft.in_use(0)]);
+        Arc::new(Self { world, draft, slots, effect, held, promise: Some(promise) })
+    }
+
+    /// What it was at first, and where its words stand.
+    pub fn draft(&self) -> &Draft {
+        &self.draft
     }
 
     /// Lives as the first owner of a slot, in the role of the same number, holding so much already. None: killed.
@@ -150,11 +195,11 @@ impl Set {
     /// free, that what is in use is what the living hold, and that the rest can be had.
     pub fn check(&self) {
         let late = self.live(self.slots, 0, |life| {
-            life.engine.sweep(life.me, NEVER, &Still).unwrap();
-            let guard = life.engine.lock(life.me, NEVER).unwrap();
+            life.engine.sweep(life.me, NEVER, &life.time()).unwrap();
+            let (guard, now) = life.lock_now().unwrap();
             self.check_queue(&guard);
             let held = self.check_permits(&guard);
-            guard.unlock().unwrap();
+            life.unlock(guard, now).unwrap();
             if let Some(rest) = held {
                 let entered = life.join_at_once(rest).unwrap();
                 assert!(matches!(entered, Entered::Granted { .. }), "the rest cannot be had: {entered:?}");
@@ -222,18 +267,48 @@ impl<'a, E: Env> Life<'a, E> {
         self.engine.lock(self.me, NEVER)
     }
 
+    /// Its clock.
+    pub fn time(&self) -> Watch<'a> {
+        Watch(&self.set.world)
+    }
+
+    /// The defect that it is to bring about itself.
+    pub fn effect(&self) -> Effect {
+        self.set.effect
+    }
+
+    /// Takes the lock and looks at the clock, in the order of `LimitSet`: before, and again if that took a sleep.
+    pub fn lock_now(&self) -> Result<(Guard<'a, E>, u64), Fault> {
+        let reading = self.time().reading();
+        let guard = self.lock()?;
+        if self.set.promise.is_none() {
+            return Ok((guard, 0));
+        }
+        let reading = if guard.has_waited() { self.time().reading() } else { reading };
+        let now = self.engine.now(&guard, reading)?;
+        Ok((guard, now))
+    }
+
+    /// Lets go of the lock; what must be true then, is.
+    pub fn unlock(&self, guard: Guard<'a, E>, now: u64) -> Result<(), Fault> {
+        if let Some(promise) = &self.set.promise {
+            promise(&|index| self.set.world.word(index), now);
+        }
+        guard.unlock()
+    }
+
     fn enter(&self, amount: u64, patience: Option<Patience>) -> Result<Entered, Fault> {
-        let mut guard = self.lock()?;
+        let (mut guard, now) = self.lock_now()?;
         let wants = wants(amount);
         let overtaken = match self.set.effect {
-            Effect::Overtake => self.engine.take(&mut guard, &wants, u64::MAX, 0)?,
+            Effect::Overtake => self.engine.take(&mut guard, &wants, u64::MAX, now)?,
             _ => None,
         };
         let entered = match overtaken {
             Some(ticket) => Entered::Granted { ticket, admitted: Admitted::default() },
-            None => self.engine.enter(&mut guard, &wants, u64::MAX, patience, &Still, 0)?,
+            None => self.engine.enter(&mut guard, &wants, u64::MAX, patience, &self.time(), now)?,
         };
-        guard.unlock()?;
+        self.unlock(guard, now)?;
         if let Entered::Granted { .. } = entered {
             self.note_grant(amount);
         }
@@ -257,7 +332,8 @@ impl<'a, E: Env> Life<'a, E> {
         assert!(held <= most, "more is held than there is");
     }
 
-    fn note_return(&self, amount: u64) {
+    /// Notes that it holds less, before it is given back.
+    pub fn note_return(&self, amount: u64) {
         self.holds.set(self.holds.get() - amount);
         self.set.held.fetch_sub(amount, Relaxed);
     }
@@ -276,7 +352,7 @@ impl<'a, E: Env> Life<'a, E> {
     /// Sleeps and looks until there is an answer.
     pub fn wait(&self, mut place: Place, amount: u64, deadline: u64) -> Answer {
         loop {
-            match self.engine.sleep(self.me, &place, deadline, 0, NEVER, &Still, |_| Ok(())) {
+            match self.engine.sleep(self.me, &place, deadline, 0, NEVER, &self.time(), |_| Ok(())) {
                 Err(Fault::Closed) => return Answer::Removed,
                 slept => slept.unwrap(),
             }
@@ -289,17 +365,17 @@ impl<'a, E: Env> Life<'a, E> {
     /// Looks for a grant; leaves the queue if time is up.
     pub fn look(&self, place: &mut Place, amount: u64, deadline: u64) -> Option<Answer> {
         let is_late = deadline != NEVER && self.engine.block.env.now() >= deadline;
-        let mut guard = match self.lock() {
+        let (mut guard, now) = match self.lock_now() {
             Err(Fault::Closed) => return Some(Answer::Removed),
             locked => locked.unwrap(),
         };
         let wants = wants(amount);
-        let mut look = self.engine.look(&mut guard, place, &wants, &Still, 0).unwrap();
+        let mut look = self.engine.look(&mut guard, place, &wants, &self.time(), now).unwrap();
         let is_over = look != Look::Waiting || is_late;
         if look == Look::Waiting && is_late {
-            look = self.engine.leave(&mut guard, place, &wants, 0).unwrap();
+            look = self.engine.leave(&mut guard, place, &wants, now).unwrap();
         }
-        guard.unlock().unwrap();
+        self.unlock(guard, now).unwrap();
         if look == Look::Granted {
             self.note_grant(amount);
         }
@@ -350,7 +426,8 @@ impl<'a, E: Env> Life<'a, E> {
         guard.unlock().unwrap();
     }
 
-    fn charges(&self, amount: u64) -> Vec<Charge> {
+    /// What an acquisition of so much was charged.
+    pub fn charges(&self, amount: u64) -> Vec<Charge> {
         Charge::of(&wants(amount), u64::MAX, self.engine.table).collect()
     }
 }

@@ -46,8 +46,14 @@ impl Sleepers {
         Self { queue: Mutex::new(Queue::default()), beds }
     }
 
-    /// Sleeps while the word is `seen`, until woken or until there are news. None: killed.
-    pub(crate) fn sleep(&self, role: u32, word: &AtomicU32, seen: u32) -> Option<Waited> {
+    /// Sleeps while the word is `seen`, until woken, until there are news or until time is up. None: killed.
+    pub(crate) fn sleep(
+        &self,
+        role: u32,
+        word: &AtomicU32,
+        seen: u32,
+        is_late: impl Fn() -> bool,
+    ) -> Option<Waited> {
         let mut queue = self.queue.lock().unwrap();
         if word.load(Relaxed) != seen {
             return Some(Waited::Woken);
@@ -58,7 +64,7 @@ impl Sleepers {
                 queue.leave(role);
                 return None;
             }
-            if queue.has_news_for(role) {
+            if queue.has_news_for(role) || is_late() {
                 queue.leave(role);
                 return Some(Waited::SliceOver);
             }
@@ -100,6 +106,11 @@ impl Sleepers {
         queue.news += 1;
         queue.killed = false;
         self.rouse(&queue);
+    }
+
+    /// Lets everybody look at the clock.
+    pub(crate) fn strike(&self) {
+        self.rouse(&self.queue.lock().unwrap());
     }
 
     /// Ends everybody's life.

@@ -30,6 +30,9 @@ pub enum Sleep {
     UntilNews,
     /// For the lock in slices, for the doorbell only by a wake.
     DoorbellUntilWoken,
+    /// As [`UntilNews`](Self::UntilNews), or when the world's clock has reached the deadline: so an alarm that was set too
+    /// late, or not at all, is a deadlock.
+    UntilAlarm,
 }
 
 /// How big a world is, and what its words are at first.
@@ -83,6 +86,8 @@ pub struct World {
     bell_sleepers: Vec<Sleepers>,
     entry_words: usize,
     entries: Vec<AtomicU64>,
+    /// What the clock reads. None of the model's words: reading it is no operation.
+    instant: std::sync::atomic::AtomicU64,
     /// For the model's own use; no participant knows of it.
     pub mark: AtomicU64,
 }
@@ -120,6 +125,7 @@ impl World {
             bell_sleepers: (0..queue.waiters + shared).map(|_| Sleepers::new()).collect(),
             entry_words: queue.entry_words,
             entries: (0..queue.waiters * queue.entry_words).map(|_| zero()).collect(),
+            instant: std::sync::atomic::AtomicU64::new(0),
             mark: zero(),
         })
     }
@@ -186,11 +192,32 @@ impl World {
     }
 
     fn tell_sleepers(&self) {
-        if self.sleep == Sleep::UntilNews {
+        if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm) {
             self.lock_sleepers.tell();
             self.doorbell_sleepers.tell();
             self.bell_sleepers.iter().for_each(Sleepers::tell);
         }
+    }
+
+    /// What a word is, whatever a defect makes of it; for who has the lock.
+    pub fn word(&self, index: usize) -> u64 {
+        self.words[index].load(Relaxed)
+    }
+
+    /// Whether sleeps end by the clock.
+    pub fn has_alarms(&self) -> bool {
+        self.sleep == Sleep::UntilAlarm
+    }
+
+    /// What the clock reads.
+    pub fn instant(&self) -> u64 {
+        self.instant.load(Relaxed)
+    }
+
+    /// Time passes: the clock reads this, and alarms go off.
+    pub fn pass(&self, instant: u64) {
+        self.instant.store(instant, Relaxed);
+        self.bell_sleepers.iter().for_each(Sleepers::strike);
     }
 
     /// Kills whoever is asleep on the lock or falls asleep on it: the rest of a process that is being killed.
@@ -350,8 +377,9 @@ impl Env for LoomEnv<'_> {
                 yield_now();
                 Waited::SliceOver
             }
-            Some(sleepers) if deadline == NEVER => {
-                sleepers.sleep(self.role, word, seen).unwrap_or_else(|| self.die())
+            Some(sleepers) if deadline == NEVER || self.world.has_alarms() => {
+                let is_late = || deadline != NEVER && self.now() >= deadline;
+                sleepers.sleep(self.role, word, seen, is_late).unwrap_or_else(|| self.die())
             }
             Some(sleepers) => {
                 self.time.set(deadline);
@@ -381,6 +409,6 @@ impl Env for LoomEnv<'_> {
     }
 
     fn now(&self) -> u64 {
-        self.time.get()
+        if self.world.has_alarms() { self.world.instant() } else { self.time.get() }
     }
 }

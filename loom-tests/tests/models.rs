@@ -1,6 +1,6 @@
 //! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
 
-use loom_tests::models::{enrolment, journal, lock, queue, reader, rejudge, semaphore};
+use loom_tests::models::{cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore};
 use loom_tests::mutant::CONTROL;
 
 #[test]
@@ -206,4 +206,59 @@ fn the_dead_come_in_pairs() {
 #[test]
 fn successor_serves_waiters() {
     rejudge::successor_serves_waiters(CONTROL);
+}
+
+#[test]
+fn reports_pause_once() {
+    cooldown::reports_pause_once(CONTROL);
+}
+
+#[test]
+fn late_report_is_absorbed() {
+    cooldown::late_report_is_absorbed(CONTROL);
+}
+
+#[test]
+fn report_against_admission() {
+    cooldown::report_against_admission(CONTROL);
+}
+
+#[test]
+fn pause_is_slept_through() {
+    cooldown::pause_is_slept_through(CONTROL);
+}
+
+#[test]
+fn report_against_expiry() {
+    cooldown::report_against_expiry(CONTROL);
+}
+
+#[test]
+fn resuming_admits_waiters() {
+    cooldown::resuming_admits_waiters(CONTROL);
+}
+
+#[test]
+fn moved_clock_ends_the_pause() {
+    cooldown::moved_clock_ends_the_pause(CONTROL);
+}
+
+#[test]
+fn success_against_report() {
+    cooldown::success_against_report(CONTROL);
+}
+
+#[test]
+fn slow_start_spaces_waiters() {
+    cooldown::slow_start_spaces_waiters(CONTROL);
+}
+
+#[test]
+fn slow_start_survives_kills() {
+    cooldown::slow_start_survives_kills(CONTROL);
+}
+
+#[test]
+fn reporters_die_in_pairs() {
+    cooldown::reporters_die_in_pairs(CONTROL);
 }

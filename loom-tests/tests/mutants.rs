@@ -49,6 +49,9 @@ const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
 const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
 const PLACE_LOST: Sign = Sign::Broken("not all entries are free");
 const LEFT_BEHIND: Sign = Sign::Broken("somebody is left in the queue");
+const IN_A_PAUSE: Sign = Sign::Broken("somebody was admitted in a pause");
+const NOT_THAT_PAUSE: Sign = Sign::Broken("the pause is not that of the reports");
+const OUT_OF_ORDER: Sign = Sign::Broken("the count is not that of the order");
 
 /// Which model catches which defect, and how.
 const CATCHES: &[(&str, &str, Sign)] = &[
@@ -115,6 +118,21 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("remover_without_fence", "removal_finds_used_entries", Sign::Deadlock),
     ("waiter_without_fence", "removal_ends_waiting", Sign::Deadlock),
     ("waiter_without_fence", "removal_rings_participants", Sign::Deadlock),
+    ("newcomer_first", "report_against_admission", IN_A_PAUSE),
+    ("gate_overlooked", "report_against_expiry", IN_A_PAUSE),
+    ("stamped_at_the_end", "late_report_is_absorbed", NOT_THAT_PAUSE),
+    ("stamped_at_the_end", "success_against_report", OUT_OF_ORDER),
+    ("pauses_not_counted", "reports_pause_once", NOT_THAT_PAUSE),
+    ("pauses_not_counted", "late_report_is_absorbed", NOT_THAT_PAUSE),
+    ("pause_not_journalled", "reports_pause_once", NOT_THAT_PAUSE),
+    ("pause_not_journalled", "reporters_die_in_pairs", NOT_THAT_PAUSE),
+    ("count_not_journalled", "success_against_report", OUT_OF_ORDER),
+    ("success_forgotten", "success_against_report", OUT_OF_ORDER),
+    ("gap_not_noted", "slow_start_spaces_waiters", Sign::Broken("two were admitted at one instant")),
+    ("slow_start_not_journalled", "slow_start_survives_kills", Sign::Broken("the slow start has lost count")),
+    ("bell_not_rung", "pause_is_slept_through", Sign::Deadlock),
+    ("bell_not_rung", "resuming_admits_waiters", Sign::Deadlock),
+    ("queue_not_served", "moved_clock_ends_the_pause", Sign::Deadlock),
 ];
 
 /// Models that show the same path without a defect: one of each kind, none of the long ones.
@@ -129,6 +147,8 @@ const CONTROLS: &[&str] = &[
     "the_dead_pass_their_turn_on",
     "removal_ends_waiting",
     "removal_rings_participants",
+    "reports_pause_once",
+    "success_against_report",
 ];
 
 const WATCHDOG: Duration = Duration::from_secs(120);

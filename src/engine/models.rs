@@ -62,6 +62,13 @@ impl Draft {
         Self { table, words, entry_words }
     }
 
+    /// The same with a clock that is moved by hand.
+    #[must_use]
+    pub fn by_hand(mut self) -> Self {
+        self.table.is_manual = true;
+        self
+    }
+
     /// Which limits of the set are permits, and how they are counted.
     pub fn holdings(&self) -> Holdings {
         self.table.holdings()
@@ -80,6 +87,11 @@ impl Draft {
     /// The word with the permits of a limit that are in use.
     pub fn in_use(&self, limit: usize) -> usize {
         self.table.map.limit(limit, LimitWord::Level)
+    }
+
+    /// The word with how many acquisitions ever took from a limit.
+    pub fn granted(&self, limit: usize) -> usize {
+        self.table.map.limit(limit, LimitWord::Granted)
     }
 
     /// The word with the capacity of a limit.

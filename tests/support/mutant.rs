@@ -92,6 +92,8 @@ pub enum Effect {
     SkipServe,
     /// Whoever asks takes what is there without a look at the queue; by the model, too.
     Overtake,
+    /// An acquisition is stamped with the pauses so far when it ends; by the model, too.
+    StampAtEnd,
     /// The doorbell wakes somebody only if its bit says that somebody sleeps.
     TrustSleepersBit,
 }
@@ -130,6 +132,13 @@ const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> M
 
 /// The word of a set with the number of those who wait; `docs/format.md` names it.
 const QUEUE_LENGTH: usize = 7;
+/// Those with the instant of the next admission, the number of pauses, the end of the last one, how many there were in a
+/// row, and how many admissions are still spaced.
+const NEXT_ADMISSION: usize = 2;
+const COOLDOWN_GENERATION: usize = 3;
+const COOLDOWN_UNTIL: usize = 8;
+const COOLDOWN_COUNT: usize = 9;
+const SLOW_ADMISSIONS_LEFT: usize = 10;
 /// The last of the words of a set, which is reserved.
 const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
@@ -222,6 +231,22 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::SkipStrongFence(true)),
     mutation("waiter_without_fence", "who is about to sleep may overlook that the set was removed",
         Effect::SkipStrongFence(false)),
+    mutation("gate_overlooked", "whoever asks is admitted, pause or not",
+        Effect::ReadZeroOf(NEXT_ADMISSION)),
+    mutation("stamped_at_the_end", "a request counts as admitted when it ends: a late report is about the time after the pause",
+        Effect::StampAtEnd),
+    mutation("pauses_not_counted", "all pauses have the same number",
+        Effect::LoseNonZeroOf(COOLDOWN_GENERATION)),
+    mutation("pause_not_journalled", "the end of a pause that was not reported stays",
+        Effect::JournalForgets(COOLDOWN_UNTIL)),
+    mutation("count_not_journalled", "a report that was not made makes the next pause longer",
+        Effect::JournalForgets(COOLDOWN_COUNT)),
+    mutation("success_forgotten", "a success does not make the next pause a first one",
+        Effect::LoseZeroOf(COOLDOWN_COUNT)),
+    mutation("gap_not_noted", "after a pause everybody is admitted at once",
+        Effect::LoseNonZeroOf(NEXT_ADMISSION)),
+    mutation("slow_start_not_journalled", "an admission that was not made counts in the slow start",
+        Effect::JournalForgets(SLOW_ADMISSIONS_LEFT)),
 ];
 
 /// Defects of the journal that a kill at the wrong instruction shows on a real machine.

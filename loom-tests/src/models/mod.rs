@@ -1,5 +1,6 @@
 //! The models. Each states the one invariant it checks.
 
+pub mod cooldown;
 pub mod enrolment;
 pub mod journal;
 pub mod lock;
@@ -63,4 +64,15 @@ pub const MODELS: &[Named] = models![
     rejudge::threads_of_one_participant_wait,
     rejudge::shared_doorbell_tells_of_all,
     rejudge::shared_doorbell_rings_last,
+    cooldown::reports_pause_once,
+    cooldown::late_report_is_absorbed,
+    cooldown::report_against_admission,
+    cooldown::pause_is_slept_through,
+    cooldown::report_against_expiry,
+    cooldown::resuming_admits_waiters,
+    cooldown::moved_clock_ends_the_pause,
+    cooldown::success_against_report,
+    cooldown::slow_start_spaces_waiters,
+    cooldown::slow_start_survives_kills,
+    cooldown::reporters_die_in_pairs,
 ];
