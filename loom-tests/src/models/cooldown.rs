@@ -202,7 +202,7 @@ fn advance<E: Env>(life: &Life<'_, E>, draft: &Draft, by: u64) {
 /// Waits for the one permit; tells when it was admitted.
 fn wait<E: Env>(life: &Life<'_, E>, mut place: Place) -> Admitted {
     loop {
-        life.engine.sleep(life.me, &place, NEVER, 0, &life.time(), |_| Ok(())).unwrap();
+        life.engine.sleep(life.me, &place, NEVER, 0, NEVER, &life.time(), |_| Ok(())).unwrap();
         if let Some(answer) = life.look(&mut place, 1, NEVER) {
             assert_eq!(answer, Answer::Granted);
             return place.admitted;
