@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! set        a set of one limit in a world, and what its participants do
+//! depot      a set with a work queue, likewise
 //! world      words, slots, kernel and participants of a model; kills
 //! sleepers   those asleep on a word
 //! sweep      all interleavings, a kill at every operation; what is printed
@@ -67,6 +68,22 @@
 //!            success_against_report            a success counts if it came before the report
 //!            slow_start_spaces_waiters         after a pause there is one admission per gap
 //!            slow_start_survives_kills         … whoever is killed admitting
+//! work       items_are_handed_out_once         an item is with one at a time, none is lost
+//!            payload_is_whole                  who takes an item reads what was pushed
+//!            result_is_whole                   its end is recorded once, with what was written
+//!            dead_workers_item_returns         … or it comes back, once, with its attempt counted
+//!            attempts_end_in_a_dead_letter     … until it was tried often enough
+//!            item_is_parked_with_the_pause     a 429 parks its item and pauses the set, or neither
+//!            parked_items_are_handed_out_once  … and after the pause it is handed out again
+//!            taker_hears_of_the_push           who waits for an item gets it
+//!            recovery_rings_takers             … also if who pushed it was killed before it told
+//!            pusher_hears_of_room              … and so does who waits for room
+//!            collector_hears_of_the_result     … or for a result
+//!            taker_hears_that_the_pause_is_over … or for the end of a pause
+//!            taker_hears_that_all_is_over      nobody waits for items that will not come
+//!            collector_hears_that_all_is_over  … nor leaves before the last result
+//!            one_ring_tells_all                one doorbell for all of them loses none
+//!            removal_ends_waiting_for_work     nobody waits in a set that was removed
 //! ```
 //!
 //! What loom does not see: stores that run ahead of earlier loads of their own thread (load buffering),
@@ -88,6 +105,7 @@
     reason = "a model stops at the first surprise, like a test"
 )]
 
+pub mod depot;
 pub mod models;
 #[path = "../../tests/support/mutant.rs"]
 pub mod mutant;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
 use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
-use limitset::engine::Waiters;
+use limitset::engine::{Items, Waiters};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread::{JoinHandle, spawn, yield_now};
 
@@ -33,6 +33,8 @@ pub enum Sleep {
     /// As [`UntilNews`](Self::UntilNews), or when the world's clock has reached the deadline: so an alarm that was set too
     /// late, or not at all, is a deadlock.
     UntilAlarm,
+    /// For the lock until news, for the doorbell only by a wake.
+    LockUntilNews,
 }
 
 /// How big a world is, and what its words are at first.
@@ -57,6 +59,23 @@ pub struct Queue {
     pub entry_words: usize,
     /// Whether participants have doorbells too.
     pub is_shared: bool,
+}
+
+/// The bytes of items of work.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bytes {
+    /// Number of items.
+    pub items: usize,
+    /// Words of a payload.
+    pub payload_words: usize,
+    /// Words of a result.
+    pub result_words: usize,
+}
+
+impl Bytes {
+    fn stride(&self) -> usize {
+        self.payload_words + self.result_words
+    }
 }
 
 /// A segment and the kernel around it.
@@ -88,6 +107,8 @@ pub struct World {
     entries: Vec<AtomicU64>,
     /// What the clock reads. None of the model's words: reading it is no operation.
     instant: std::sync::atomic::AtomicU64,
+    bytes_of_items: Bytes,
+    items: Vec<AtomicU64>,
     /// For the model's own use; no participant knows of it.
     pub mark: AtomicU64,
 }
@@ -100,6 +121,11 @@ impl World {
 
     /// The same with a queue.
     pub fn with_queue(scenario: Scenario, shape: Shape<'_>, queue: Queue) -> Arc<Self> {
+        Self::with_work(scenario, shape, queue, Bytes::default())
+    }
+
+    /// The same with items of work.
+    pub fn with_work(scenario: Scenario, shape: Shape<'_>, queue: Queue, bytes: Bytes) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
         let shared = if queue.is_shared { shape.slots as usize } else { 0 };
         Arc::new(Self {
@@ -126,6 +152,8 @@ impl World {
             entry_words: queue.entry_words,
             entries: (0..queue.waiters * queue.entry_words).map(|_| zero()).collect(),
             instant: std::sync::atomic::AtomicU64::new(0),
+            bytes_of_items: bytes,
+            items: (0..bytes.items * bytes.stride()).map(|_| zero()).collect(),
             mark: zero(),
         })
     }
@@ -192,8 +220,10 @@ impl World {
     }
 
     fn tell_sleepers(&self) {
-        if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm) {
+        if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm | Sleep::LockUntilNews) {
             self.lock_sleepers.tell();
+        }
+        if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm) {
             self.doorbell_sleepers.tell();
             self.bell_sleepers.iter().for_each(Sleepers::tell);
         }
@@ -241,6 +271,13 @@ impl World {
             shared_doorbells: &self.shared_bells,
             shared_stride: 1,
         }
+    }
+
+    /// What items of work carry.
+    pub fn items<E: Env<U32 = AtomicU32, U64 = AtomicU64>>(&self) -> Items<'_, E> {
+        let Bytes { items, payload_words, result_words } = self.bytes_of_items;
+        let stride = self.bytes_of_items.stride();
+        Items { count: items, words: &self.items, stride, payload_words, result_words }
     }
 
     fn block<'b>(&'b self, env: &'b LoomEnv<'b>) -> Block<'b, LoomEnv<'b>> {

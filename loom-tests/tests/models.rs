@@ -1,6 +1,6 @@
 //! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
 
-use loom_tests::models::{cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore};
+use loom_tests::models::{cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore, work};
 use loom_tests::mutant::CONTROL;
 
 #[test]
@@ -261,4 +261,84 @@ fn slow_start_survives_kills() {
 #[test]
 fn reporters_die_in_pairs() {
     cooldown::reporters_die_in_pairs(CONTROL);
+}
+
+#[test]
+fn items_are_handed_out_once() {
+    work::items_are_handed_out_once(CONTROL);
+}
+
+#[test]
+fn payload_is_whole() {
+    work::payload_is_whole(CONTROL);
+}
+
+#[test]
+fn result_is_whole() {
+    work::result_is_whole(CONTROL);
+}
+
+#[test]
+fn dead_workers_item_returns() {
+    work::dead_workers_item_returns(CONTROL);
+}
+
+#[test]
+fn attempts_end_in_a_dead_letter() {
+    work::attempts_end_in_a_dead_letter(CONTROL);
+}
+
+#[test]
+fn item_is_parked_with_the_pause() {
+    work::item_is_parked_with_the_pause(CONTROL);
+}
+
+#[test]
+fn parked_items_are_handed_out_once() {
+    work::parked_items_are_handed_out_once(CONTROL);
+}
+
+#[test]
+fn taker_hears_of_the_push() {
+    work::taker_hears_of_the_push(CONTROL);
+}
+
+#[test]
+fn pusher_hears_of_room() {
+    work::pusher_hears_of_room(CONTROL);
+}
+
+#[test]
+fn collector_hears_of_the_result() {
+    work::collector_hears_of_the_result(CONTROL);
+}
+
+#[test]
+fn taker_hears_that_the_pause_is_over() {
+    work::taker_hears_that_the_pause_is_over(CONTROL);
+}
+
+#[test]
+fn taker_hears_that_all_is_over() {
+    work::taker_hears_that_all_is_over(CONTROL);
+}
+
+#[test]
+fn collector_hears_that_all_is_over() {
+    work::collector_hears_that_all_is_over(CONTROL);
+}
+
+#[test]
+fn one_ring_tells_all() {
+    work::one_ring_tells_all(CONTROL);
+}
+
+#[test]
+fn removal_ends_waiting_for_work() {
+    work::removal_ends_waiting_for_work(CONTROL);
+}
+
+#[test]
+fn recovery_rings_takers() {
+    work::recovery_rings_takers(CONTROL);
 }

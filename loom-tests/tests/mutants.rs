@@ -52,6 +52,9 @@ const LEFT_BEHIND: Sign = Sign::Broken("somebody is left in the queue");
 const IN_A_PAUSE: Sign = Sign::Broken("somebody was admitted in a pause");
 const NOT_THAT_PAUSE: Sign = Sign::Broken("the pause is not that of the reports");
 const OUT_OF_ORDER: Sign = Sign::Broken("the count is not that of the order");
+const ATTEMPTS_LOST: Sign = Sign::Broken("attempts are not counted with their items");
+const TORN_PAYLOAD: Sign = Sign::Broken("a payload is not what was pushed");
+const ITEM_LOST: Sign = Sign::Broken("in a list false, with somebody alive false");
 
 /// Which model catches which defect, and how.
 const CATCHES: &[(&str, &str, Sign)] = &[
@@ -133,6 +136,29 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("bell_not_rung", "pause_is_slept_through", Sign::Deadlock),
     ("bell_not_rung", "resuming_admits_waiters", Sign::Deadlock),
     ("queue_not_served", "moved_clock_ends_the_pause", Sign::Deadlock),
+    ("taken_item_stays_in_line", "items_are_handed_out_once", Sign::Broken("once too often")),
+    ("attempt_not_counted", "items_are_handed_out_once", ATTEMPTS_LOST),
+    ("bytes_after_commit", "payload_is_whole", TORN_PAYLOAD),
+    ("unlock_without_release", "payload_is_whole", TORN_PAYLOAD),
+    ("bytes_after_commit", "result_is_whole", Sign::Broken("a result is not what was written")),
+    ("end_not_journalled", "result_is_whole", Sign::Broken("what was pushed is not what there is")),
+    ("owner_of_item_unknown", "dead_workers_item_returns", ITEM_LOST),
+    ("attempt_not_counted", "dead_workers_item_returns", ATTEMPTS_LOST),
+    ("owner_of_item_unknown", "attempts_end_in_a_dead_letter", ITEM_LOST),
+    ("item_not_journalled", "item_is_parked_with_the_pause", ITEM_LOST),
+    ("pause_number_not_journalled", "item_is_parked_with_the_pause", Sign::Broken("it is another pause")),
+    ("parked_items_do_not_wait", "item_is_parked_with_the_pause", Sign::Broken("during the pause")),
+    ("attempt_not_counted", "parked_items_are_handed_out_once", Sign::Broken("counts are lost")),
+    ("no_journal", "parked_items_are_handed_out_once", Sign::Broken("is not as long as it says")),
+    ("bell_after_look", "taker_hears_of_the_push", Sign::Deadlock),
+    ("sleepers_bit_trusted", "recovery_rings_takers", Sign::Deadlock),
+    ("doorbell_wake_lost", "pusher_hears_of_room", Sign::Deadlock),
+    ("bell_after_look", "collector_hears_of_the_result", Sign::Deadlock),
+    ("doorbell_not_rung", "taker_hears_that_the_pause_is_over", Sign::Deadlock),
+    ("owner_of_item_unknown", "taker_hears_that_all_is_over", Sign::Deadlock),
+    ("doorbell_not_rung", "collector_hears_that_all_is_over", Sign::Deadlock),
+    ("doorbell_wakes_one", "one_ring_tells_all", Sign::Deadlock),
+    ("work_bell_without_acquire", "removal_ends_waiting_for_work", Sign::Deadlock),
 ];
 
 /// Models that show the same path without a defect: one of each kind, none of the long ones.
@@ -149,6 +175,9 @@ const CONTROLS: &[&str] = &[
     "removal_rings_participants",
     "reports_pause_once",
     "success_against_report",
+    "payload_is_whole",
+    "taker_hears_that_all_is_over",
+    "removal_ends_waiting_for_work",
 ];
 
 const WATCHDOG: Duration = Duration::from_secs(120);

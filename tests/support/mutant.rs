@@ -96,6 +96,10 @@ pub enum Effect {
     StampAtEnd,
     /// The doorbell wakes somebody only if its bit says that somebody sleeps.
     TrustSleepersBit,
+    /// Bytes of an item are written after the transaction that says that they are there; by the model.
+    BytesLate,
+    /// Who waits for work asks what the doorbell says after the look, not before it; by the model, too.
+    LookBeforeBell,
 }
 
 /// What a word is for.
@@ -143,6 +147,16 @@ const SLOW_ADMISSIONS_LEFT: usize = 10;
 const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
 const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
+
+/// The first of the words of a work queue, in a set of one limit of permits and three slots, where nobody can wait: the
+/// item that is handed out next.
+const FIRST_READY: usize = 32 + 8 + 8 + 3 * 2;
+/// How many items of it are done.
+const DONE: usize = FIRST_READY + 22;
+/// The words of its first item: state, generation of who has it, attempts.
+const ITEM_STATE: usize = FIRST_READY + 32;
+const ITEM_GENERATION: usize = ITEM_STATE + 5;
+const ITEM_ATTEMPTS: usize = ITEM_STATE + 7;
 
 /// All defects.
 #[rustfmt::skip]
@@ -247,6 +261,26 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::LoseNonZeroOf(NEXT_ADMISSION)),
     mutation("slow_start_not_journalled", "an admission that was not made counts in the slow start",
         Effect::JournalForgets(SLOW_ADMISSIONS_LEFT)),
+    mutation("taken_item_stays_in_line", "the last item is still the first of its list after it was taken",
+        Effect::LoseZeroOf(FIRST_READY)),
+    mutation("item_not_journalled", "the state of an item is not undone with the rest",
+        Effect::JournalForgets(ITEM_STATE)),
+    mutation("end_not_journalled", "that an item is done is counted, and not undone with the rest",
+        Effect::JournalForgets(DONE)),
+    mutation("owner_of_item_unknown", "nobody can tell that an item is with the dead",
+        Effect::ReadZeroOf(ITEM_GENERATION)),
+    mutation("attempt_not_counted", "an item does not know how often it was tried",
+        Effect::LoseNonZeroOf(ITEM_ATTEMPTS)),
+    mutation("pause_number_not_journalled", "a pause that was undone counts as one",
+        Effect::JournalForgets(COOLDOWN_GENERATION)),
+    mutation("parked_items_do_not_wait", "the set's pause looks over to everybody",
+        Effect::ReadZeroOf(COOLDOWN_UNTIL)),
+    mutation("bytes_after_commit", "an item's bytes are written after the transaction that says they are there",
+        Effect::BytesLate),
+    mutation("bell_after_look", "who waits for work asks the doorbell after it has looked",
+        Effect::LookBeforeBell),
+    mutation("work_bell_without_acquire", "who waits for work may hear of a removal before it sees it",
+        Effect::RelaxLoads(Class::Doorbell)),
 ];
 
 /// Defects of the journal that a kill at the wrong instruction shows on a real machine.

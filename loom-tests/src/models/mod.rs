@@ -8,6 +8,7 @@ pub mod queue;
 pub mod reader;
 pub mod rejudge;
 pub mod semaphore;
+pub mod work;
 
 use crate::mutant::Mutation;
 
@@ -75,4 +76,20 @@ pub const MODELS: &[Named] = models![
     cooldown::slow_start_spaces_waiters,
     cooldown::slow_start_survives_kills,
     cooldown::reporters_die_in_pairs,
+    work::items_are_handed_out_once,
+    work::payload_is_whole,
+    work::result_is_whole,
+    work::dead_workers_item_returns,
+    work::attempts_end_in_a_dead_letter,
+    work::item_is_parked_with_the_pause,
+    work::parked_items_are_handed_out_once,
+    work::taker_hears_of_the_push,
+    work::recovery_rings_takers,
+    work::pusher_hears_of_room,
+    work::collector_hears_of_the_result,
+    work::taker_hears_that_the_pause_is_over,
+    work::taker_hears_that_all_is_over,
+    work::collector_hears_that_all_is_over,
+    work::one_ring_tells_all,
+    work::removal_ends_waiting_for_work,
 ];
