@@ -256,7 +256,7 @@ fn push_to_sleeper(depot: &Arc<Depot>) {
 /// back to who waits.
 pub fn pusher_hears_of_room(mutation: Mutation) {
     let model = Model::exhaustive("pusher_hears_of_room", 2, "3, 7", mutation).bounded(2);
-    model.sweep(&[1, 2], |scenario| {
+    model.sweep(&[1], |scenario| {
         let depot = ready(scenario, 1, PATIENT);
         let lease = depot.before(1, |worker| worker.take_one(0));
         let worker = beside(&depot, move |depot| depot.live(1, |worker| worker.done(&lease, false)));
@@ -270,7 +270,7 @@ pub fn pusher_hears_of_room(mutation: Mutation) {
 /// the item comes back to who waits.
 pub fn collector_hears_of_the_result(mutation: Mutation) {
     let model = Model::exhaustive("collector_hears_of_the_result", 2, "3, 7", mutation).bounded(2);
-    model.sweep(&[1, 2], |scenario| {
+    model.sweep(&[1], |scenario| {
         let depot = ready(scenario, 1, PATIENT);
         let lease = depot.before(1, |worker| worker.take_one(0));
         let worker = beside(&depot, move |depot| depot.live(1, |worker| worker.done(&lease, true)));
