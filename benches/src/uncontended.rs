@@ -182,12 +182,21 @@ fn shared_semaphore() -> Row {
     let name = unique("semaphore");
     let segment = Segment::options().semaphore("p", 64).create(&name).expect("a segment");
     let semaphore = segment.semaphore("p").expect("a semaphore");
-    // Mapped as long as it is used; its name is not needed.
-    segment.remove_here().expect("removed");
+    let segment = TempSegment(segment);
     Row::ours("permit1/ours-semaphore", "limitset, `SharedSemaphore`", move || {
         let _segment = &segment;
         semaphore.try_acquire(1).expect("a permit").release().expect("released");
     })
+}
+
+/// Removed at the end.
+struct TempSegment(Segment);
+
+impl Drop for TempSegment {
+    fn drop(&mut self) {
+        // Somebody may have removed it by hand.
+        let _ = self.0.remove_here();
+    }
 }
 
 fn sysv(key: &'static str, count: u16, name: &str) -> Row {
