@@ -1,16 +1,16 @@
-//! How long after a release does a blocked waiter run? Two processes hand one permit to each other, beside the least that
+//! How long after a release does a blocked waiter run? Two processes hand permits to each other, beside the least that
 //! Linux can do: a bare futex ping-pong.
 //!
-//! Both wait all the time but for their own turn, so every release wakes the other. Nanoseconds are per hand-over. On
-//! one processor that is a switch of processes; on two, an idle processor is woken, which a virtual machine makes
-//! slow and irregular. Claims use the first.
+//! Each does nothing but wait for its turn and end it. Nanoseconds are per hand-over. On one processor that is a switch
+//! of processes; on two, an idle processor is woken, which a virtual machine makes slow and irregular. Claims use the
+//! first.
 
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
-use limitset::Clock;
+use limitset::{Acquisition, Clock};
 
 use crate::batches::{Plan, Row, Whose};
 use crate::crew::{self, Crew, Job};
@@ -24,6 +24,8 @@ const QUESTION: &str = "How long after a release does a blocked waiter run, agai
 /// Nobody waits that long, unless something is broken.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+const PERMITS: [&str; 3] = ["a", "b", "c"];
+
 pub fn run(plan: Plan) -> Bench {
     let cpus = sys::cpus();
     let one = [cpus[0], cpus[0]];
@@ -36,8 +38,8 @@ pub fn run(plan: Plan) -> Bench {
 
 fn group(kind: &str, title: &str, cpus: [usize; 2]) -> Group<Row> {
     let key = |name: &str| format!("{kind}/{name}");
-    let temp = TempSet::new(vec![ours::permit("turn", 1)], Clock::Monotonic);
-    let turns: Rc<Shared<AtomicU32>> = Rc::new(Shared::zeroed());
+    let temp = TempSet::new(PERMITS.map(|key| ours::permit(key, 1)).into(), Clock::Monotonic);
+    let ready: Rc<Shared<AtomicU32>> = Rc::new(Shared::zeroed());
     let (word, posix) = (Rc::new(Shared::<AtomicU32>::zeroed()), Rc::new(Posix::new(0)));
     let start = |job: &dyn Fn(usize) -> Job| Crew::start(&cpus, job);
     let rows = vec![
@@ -51,9 +53,15 @@ fn group(kind: &str, title: &str, cpus: [usize; 2]) -> Group<Row> {
         })
         .note("one store, one wake, one wait"),
         Row::timed(key("ours"), Whose::Ours, "limitset, `release` to blocked `acquire`", {
-            let crew = start(&|index| by_permit(&temp, Rc::clone(&turns), index));
-            crew::measure(crew, move |_| _ = (&temp, &turns))
-        }),
+            let crew = start(&|index| by_permits(&temp, Rc::clone(&ready), index));
+            crew::measure(crew, move |begins| {
+                let _set = &temp;
+                if begins {
+                    ready.store(0, Relaxed);
+                }
+            })
+        })
+        .note("one of three permits each time; lock, queue, wake, wait"),
         Row::timed(key("posix"), Whose::Theirs, "POSIX semaphores, one each", {
             let crew = start(&|index| {
                 let (wait, post) = (Rc::clone(&posix), Rc::clone(&posix));
@@ -90,32 +98,52 @@ fn by_futex(word: Rc<Shared<AtomicU32>>, index: usize) -> Job {
         loop {
             while word.load(Acquire) != me {
                 sys::futex_wait(&word, other, PATIENCE);
-                if stop.is_set() && word.load(Acquire) != me {
-                    return turns;
-                }
             }
+            // Asked while it is one's turn, and the turn is passed on all the same: so the other ends, too.
+            let over = stop.is_set();
             turns += 1;
             word.store(other, Release);
             sys::futex_wake(&word, 1);
-            if stop.is_set() {
+            if over {
                 return turns;
             }
         }
     })
 }
 
-/// Whoever releases finds the other in the queue, which gets the permit at once.
-fn by_permit(temp: &TempSet, last: Rc<Shared<AtomicU32>>, index: usize) -> Job {
+/// Three permits go round, because whoever is woken may run before whoever woke it: each has to wait for a permit that
+/// the other holds for sure. Whose turn it is holds two, gives back the older, and waits for the other's one.
+fn by_permits(temp: &TempSet, ready: Rc<Shared<AtomicU32>>, index: usize) -> Job {
     let set = temp.attach();
-    let request = ours::one_of_each(&set);
-    let me = index as u32 + 1;
+    let requests = PERMITS.map(|wanted| {
+        let request =
+            PERMITS.iter().fold(set.request(), |it, key| it.amount(*key, u64::from(*key == wanted)));
+        request.build().expect("a request")
+    });
     Box::new(move |stop| {
-        let mut turns = 0;
+        let acquire = |turn: usize| set.acquire_timeout(&requests[turn % 3], PATIENCE).expect("a permit");
+        let mut held = [None, None, None];
+        if index == 0 {
+            held[0] = Some(acquire(0));
+            held[2] = Some(acquire(2));
+        } else {
+            held[1] = Some(acquire(1));
+        }
+        ready.fetch_add(1, Release);
+        while ready.load(Acquire) < 2 {
+            std::thread::yield_now();
+        }
+        let (mut turn, mut turns) = (0, 0);
+        if index == 1 {
+            held[0] = Some(acquire(0));
+            (turn, turns) = (1, 1);
+        }
+        // Dropping what is held lets the other go on, and see that it is over.
         while !stop.is_set() {
-            let held = set.acquire_timeout(&request, PATIENCE).expect("the permit");
-            // A permit that was not handed over does not count.
-            turns += u64::from(last.swap(me, Relaxed) != me);
-            held.release().expect("released");
+            let older: Option<Acquisition> = held[turn % 3].take();
+            older.expect("held since the last turn").release().expect("released");
+            held[(turn + 1) % 3] = Some(acquire(turn + 1));
+            (turn, turns) = (turn + 2, turns + 1);
         }
         turns
     })
@@ -126,9 +154,10 @@ fn by_pair(index: usize, wait: impl Fn(usize) -> bool + 'static, post: impl Fn(u
     Box::new(move |stop| {
         let mut turns = 0;
         while wait(index) {
+            let over = stop.is_set();
             turns += 1;
             post(1 - index);
-            if stop.is_set() {
+            if over {
                 break;
             }
         }
