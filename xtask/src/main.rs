@@ -1,8 +1,10 @@
 //! The project's own commands. `cargo xtask test` runs every check, the same as CI;
-//! `cargo xtask test loom` runs one part of it; `cargo xtask prove` runs the proofs at full depth.
+//! `cargo xtask test loom` runs one part of it; `cargo xtask prove` runs the proofs at full depth;
+//! `cargo xtask bench` measures.
 //!
 //! A new subcommand is one row in `COMMANDS`; a new test part is one row in `parts::PARTS`.
 
+mod bench;
 mod leftovers;
 mod parts;
 mod prove;
@@ -37,6 +39,18 @@ const COMMANDS: &[Subcommand] = &[
         about: "run every proof at full depth, and write docs/proof.md",
         run: prove::command,
     },
+    Subcommand {
+        name: "bench",
+        usage: "bench [--quick] [--only NAME] [--out DIR]",
+        about: "measure beside rivals, and write benches/RESULTS.md",
+        run: bench::command,
+    },
+    Subcommand {
+        name: "instructions",
+        usage: "instructions [--bless]",
+        about: "count the instructions of the hot paths; with --bless write them down",
+        run: bench::instructions,
+    },
 ];
 
 fn main() -> ExitCode {
@@ -69,7 +83,7 @@ fn dispatch(args: &[String]) -> io::Result<ExitCode> {
 fn usage() -> String {
     let mut text = String::from("usage: cargo xtask COMMAND\n\ncommands:\n");
     for command in COMMANDS {
-        text += &format!("  {:<16} {}\n", command.usage, command.about);
+        text += &format!("  {:<41} {}\n", command.usage, command.about);
     }
     text + "\n" + &parts::list()
 }

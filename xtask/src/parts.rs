@@ -145,6 +145,15 @@ pub(crate) const PARTS: &[Part] = &[
         }),
     },
     Part {
+        name: "instructions",
+        about: "hot paths take no more instructions than benches/instructions.txt says",
+        work: Work::Tests(|_| {
+            // Only the test: the program has none of its own.
+            let args = ["test", "--release", "-p", "hot-paths", "--test", "instructions"];
+            Ok(vec![cargo(&args).and(&["--", "--nocapture"])])
+        }),
+    },
+    Part {
         name: "docs",
         about: "the documentation builds without a warning",
         work: Work::Check(|| {

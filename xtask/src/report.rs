@@ -28,7 +28,7 @@ impl Outcome {
 pub(crate) fn summary(outcomes: &[Outcome], elapsed: Duration) -> String {
     let mut text = String::from("\nsummary\n");
     text +=
-        &format!("  {:<12}{:<8}{:>7}{:>8}{:>9}{:>9}\n", "part", "", "passed", "failed", "skipped", "seconds");
+        &format!("  {:<14}{:<8}{:>7}{:>8}{:>9}{:>9}\n", "part", "", "passed", "failed", "skipped", "seconds");
     let mut total = Counts::default();
     for outcome in outcomes {
         total += outcome.counts;
@@ -36,7 +36,7 @@ pub(crate) fn summary(outcomes: &[Outcome], elapsed: Duration) -> String {
         let part = outcome.part;
         let Counts { passed, failed, skipped } = outcome.counts;
         let seconds = outcome.elapsed.as_secs_f64();
-        text += &format!("  {part:<12}{verdict:<8}{passed:>7}{failed:>8}{skipped:>9}{seconds:>9.1}\n");
+        text += &format!("  {part:<14}{verdict:<8}{passed:>7}{failed:>8}{skipped:>9}{seconds:>9.1}\n");
     }
     text += &listing("skipped", outcomes, |outcome| &outcome.skips);
     text += &listing("problems", outcomes, |outcome| &outcome.problems);

@@ -1,0 +1,81 @@
+//! Does one hot path so many times: `hot-paths PATH COUNT`. Its test runs it under valgrind, once with a count and once
+//! with twice the count: the difference is what the path takes, without what it takes to get there.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::mem::forget;
+
+use limitset::{Algorithm, CallLimit, LimitSet, RateLimit, Report, ResolvedRequest, ResourceLimit};
+
+type Done = Result<(), Box<dyn Error>>;
+
+/// More than any run uses.
+const PLENTY: u64 = 1_000_000_000_000;
+
+fn main() -> Done {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [path, count] = arguments.as_slice() else { return Err("usage: hot-paths PATH COUNT".into()) };
+    let count: u32 = count.parse()?;
+    match path.as_str() {
+        "try-1" => taken(&one()?, count),
+        "try-release-1" => released(&one()?, count),
+        "try-3" => taken(&three()?, count),
+        "try-release-3" => released(&three()?, count),
+        "denied" => denied(&one_of_which_is_none_left()?, count),
+        _ => Err(format!("there is no path {path:?}").into()),
+    }
+}
+
+struct Hot {
+    set: LimitSet,
+    request: ResolvedRequest,
+}
+
+fn one() -> Result<Hot, Box<dyn Error>> {
+    let set =
+        LimitSet::builder().limit(CallLimit::per_second(PLENTY).algorithm(Algorithm::Gcra)).in_memory()?;
+    let request = set.request().build()?;
+    Ok(Hot { set, request })
+}
+
+fn three() -> Result<Hot, Box<dyn Error>> {
+    let tokens = RateLimit::per_second("tokens", PLENTY).algorithm(Algorithm::Gcra);
+    let set = LimitSet::builder()
+        .limit(CallLimit::per_second(PLENTY).algorithm(Algorithm::Gcra))
+        .limit(tokens.report(Report::Optional))
+        .limit(ResourceLimit::new("connections", PLENTY))
+        .in_memory()?;
+    let request = set.request().amount("tokens", 1).build()?;
+    Ok(Hot { set, request })
+}
+
+fn one_of_which_is_none_left() -> Result<Hot, Box<dyn Error>> {
+    let set = LimitSet::builder().limit(CallLimit::per_day(1).algorithm(Algorithm::Gcra)).in_memory()?;
+    let request = set.request().build()?;
+    set.try_acquire(&request)?.release()?;
+    Ok(Hot { set, request })
+}
+
+/// Acquires, and does not give back.
+fn taken(hot: &Hot, count: u32) -> Done {
+    for _ in 0..count {
+        forget(black_box(hot.set.try_acquire(&hot.request)?));
+    }
+    Ok(())
+}
+
+fn released(hot: &Hot, count: u32) -> Done {
+    for _ in 0..count {
+        black_box(hot.set.try_acquire(&hot.request)?).release()?;
+    }
+    Ok(())
+}
+
+fn denied(hot: &Hot, count: u32) -> Done {
+    for _ in 0..count {
+        if black_box(hot.set.try_acquire(&hot.request)).is_ok() {
+            return Err("there was one left".into());
+        }
+    }
+    Ok(())
+}
