@@ -278,8 +278,8 @@ pub fn run(rows: Vec<Row>, plan: Plan, mut probe: Option<Probe<'_>>) -> Vec<Meas
 
 /// The order of the rows in a round.
 fn order(round: usize, rows: usize) -> Vec<usize> {
-    let turned = (0..rows).map(|index| (index + round) % rows);
-    if round.is_multiple_of(2) { turned.collect() } else { turned.rev().collect() }
+    let forth = round.is_multiple_of(2);
+    (0..rows).map(|index| (round + if forth { index } else { rows - index }) % rows).collect()
 }
 
 #[cfg(test)]

@@ -4,6 +4,9 @@ use std::fs;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+/// What others may use of the processors, in percent, before a run should be repeated.
+const QUIET: f64 = 10.0;
+
 /// What the run began with.
 pub struct Machine {
     quick: bool,
@@ -41,9 +44,10 @@ impl Machine {
                 let ours = used_by_us() as f64;
                 let others = ((after.busy - before.busy) as f64 - ours).max(0.0) / all * 100.0;
                 let stolen = (after.stolen - before.stolen) as f64 / all * 100.0;
-                format!(
-                    "others used {others:.0} % of the CPUs during the run, the hypervisor took {stolen:.0} %"
-                )
+                let told =
+                    format!("others used {others:.0} % of the CPUs, the hypervisor took {stolen:.0} %");
+                let quiet = others + stolen <= QUIET;
+                if quiet { told } else { told + ": **not a quiet machine, to be repeated**" }
             }
             _ => "what others used is unknown".to_owned(),
         };

@@ -141,6 +141,7 @@ fn judged(what: &str, want: Want, found: &[(Distance, Figures)]) -> Target {
     let verdict = match () {
         () if found.is_empty() => "not run",
         () if misses(SLACK) => "**missed**",
+        () if found.iter().any(below_two) => "met, but a contended ratio below 2 is no result",
         () if misses(0.0) => "met within 10 %",
         () => "met",
     };
@@ -150,6 +151,11 @@ fn judged(what: &str, want: Want, found: &[(Distance, Figures)]) -> Target {
         AtLeast(limit) => format!("≥ {}", plain(limit)),
     };
     Target { what: what.to_owned(), want, measured: parts.join("; "), verdict }
+}
+
+/// Whether it is a ratio between processes that share memory, and too small to be believed.
+fn below_two((distance, figures): &(Distance, Figures)) -> bool {
+    *distance != Distance::NoMatter && figures.median > 0.5 && figures.median < 2.0
 }
 
 fn part(distance: Distance, figures: &Figures) -> String {
@@ -167,8 +173,16 @@ mod tests {
 
     fn verdict(want: Want, medians: &[f64]) -> &'static str {
         let figures = |median: f64| Figures { median, low: median, high: median, count: 20 };
-        let found: Vec<_> = medians.iter().map(|median| (Distance::Near, figures(*median))).collect();
+        let found: Vec<_> = medians.iter().map(|median| (Distance::NoMatter, figures(*median))).collect();
         judged("", want, &found).verdict
+    }
+
+    #[test]
+    fn a_small_ratio_between_processes_is_no_result() {
+        let figures = Figures { median: 0.8, low: 0.8, high: 0.8, count: 20 };
+        assert!(judged("", AtLeast(0.6), &[(Distance::Far, figures)]).verdict.contains("no result"));
+        assert_eq!(judged("", AtLeast(0.9), &[(Distance::Far, figures)]).verdict, "**missed**");
+        assert_eq!(judged("", AtLeast(0.6), &[(Distance::NoMatter, figures)]).verdict, "met");
     }
 
     #[test]
