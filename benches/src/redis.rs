@@ -6,6 +6,7 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,9 @@ impl Server {
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
         command.arg("--unixsocket").arg(&socket).arg("--dir").arg(&folder.0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        // Ends with the bench, however that ends.
+        // SAFETY: the call is allowed between fork and exec.
+        unsafe { command.pre_exec(|| Ok(_ = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))) };
         let child = command.spawn().map_err(|error| format!("cannot start redis-server: {error}"))?;
         let mut server = Server { child, folder, script: String::new(), version: version.to_owned() };
         let start = Instant::now();
