@@ -14,7 +14,7 @@ use crate::answer::{AcquireError, ManageError, Statuses, Trouble, Unavailable};
 use crate::builder::{LimitSetBuilder, OnUnavailable};
 use crate::clock::Clock;
 use crate::core::{Fault, Guard};
-use crate::engine::{Admitted, Engine, Entered, Judged, Patience, Standing, Swept, Time, Wants};
+use crate::engine::{Admitted, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants};
 use crate::error::AttachError;
 use crate::events;
 use crate::layout::state::StateMap;
@@ -310,6 +310,12 @@ impl LimitSet {
         let remaining = Duration::from_nanos(left.saturating_add(self.inner.clock.lag()));
         let now = Instant::now();
         AcquireError::CoolingDown { until: now.checked_add(remaining).unwrap_or(now), remaining }
+    }
+
+    /// How those who sleep look for the dead.
+    pub(crate) fn vigil(&self) -> Vigil {
+        let segment = self.segment();
+        Vigil { interval: segment.view().machine.doorbell_slice, patience: segment.patience() }
     }
 
     pub(crate) fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {

@@ -204,10 +204,8 @@ impl Waiting {
     fn sleep(&self, set: &LimitSet) -> Result<(), Trouble> {
         let me = set.segment().participant().map_err(attach_trouble)?;
         let view = set.segment().view();
-        let interval = view.machine.doorbell_slice;
-        let patience = set.segment().patience();
         let engine = set.engine()?;
-        let slept = engine.sleep(me, &self.place, self.deadline, interval, patience, &set.clock(), |swept| {
+        let slept = engine.sleep(me, &self.place, self.deadline, set.vigil(), &set.clock(), |swept| {
             events::swept(set, &swept);
             view.look_at_name()
         });

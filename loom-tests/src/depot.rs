@@ -9,6 +9,7 @@ use limitset::core::{Env, Fault, Guard, NEVER, Participant};
 use limitset::engine::models::{Draft, Work};
 use limitset::engine::{
     Admitted, Charge, Collected, Engine, Finishes, Lease, Part, Paused, Pushed, Report, Taken, Time, Verdict,
+    Vigil,
 };
 use limitset::{Cooldown, Limit, ResourceLimit};
 use loom::thread::{JoinHandle, spawn};
@@ -448,7 +449,9 @@ impl<'a, E: Env> Worker<'a, E> {
                 return found;
             }
             let seen = if looks_first { self.engine.work_bell() } else { seen };
-            self.engine.sleep_for_work(self.me, seen, NEVER, interval, NEVER, &At(0), |_| Ok(())).unwrap();
+            self.engine
+                .sleep_for_work(self.me, seen, NEVER, Vigil { interval, patience: NEVER }, &At(0), |_| Ok(()))
+                .unwrap();
         }
     }
 

@@ -8,13 +8,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use limitset::Limit;
 use limitset::core::{Env, Fault, Guard, NEVER, Participant};
 use limitset::engine::models::Draft;
-use limitset::engine::{Admitted, Charge, Ending, Engine, Entered, Look, Patience, Place, Time, Wants};
+use limitset::engine::{
+    Admitted, Charge, Ending, Engine, Entered, Look, Patience, Place, Time, Vigil, Wants,
+};
 use loom::thread::{JoinHandle, spawn};
 
 use crate::mutant::Effect;
 use crate::sweep::Scenario;
 use crate::world::{ModelEnv, Queue, Shape, Sleep, World, first_owner};
 
+/// Whoever's slice is over looks for the dead, however long that takes.
+pub const ALWAYS: Vigil = Vigil { interval: 0, patience: NEVER };
 /// More changes than any transaction on one limit makes.
 const CHANGES: usize = 20;
 const FREE: u64 = 0;
@@ -352,7 +356,7 @@ impl<'a, E: Env> Life<'a, E> {
     /// Sleeps and looks until there is an answer.
     pub fn wait(&self, mut place: Place, amount: u64, deadline: u64) -> Answer {
         loop {
-            match self.engine.sleep(self.me, &place, deadline, 0, NEVER, &self.time(), |_| Ok(())) {
+            match self.engine.sleep(self.me, &place, deadline, ALWAYS, &self.time(), |_| Ok(())) {
                 Err(Fault::Closed) => return Answer::Removed,
                 slept => slept.unwrap(),
             }

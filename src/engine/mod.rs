@@ -41,7 +41,7 @@ pub use self::give::Charge;
 pub use self::items::{Items, Lease, Part, Reason};
 pub use self::manage::NewNumbers;
 pub use self::queue::Waiters;
-pub use self::reap::Swept;
+pub use self::reap::{Swept, Vigil};
 pub use self::table::Table;
 pub use self::take::{Judged, Standing};
 pub use self::wait::{Entered, Look, Patience, Place, Time};

@@ -11,6 +11,15 @@ use crate::core::{Env, Fault, Guard, Participant};
 use crate::layout::state::{LimitWord, LinkWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 
+/// How whoever sleeps looks for the dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Vigil {
+    /// How often, in nanoseconds; one of all who sleep does so.
+    pub interval: u64,
+    /// How long it waits for the lock.
+    pub patience: u64,
+}
+
 /// What a sweep found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {

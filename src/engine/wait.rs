@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use smallvec::SmallVec;
 
 use super::queue::{FREE, GRANTED, WAITING};
-use super::{Admitted, Engine, Swept, Wants};
+use super::{Admitted, Engine, Swept, Vigil, Wants};
 use crate::core::{Env, Fault, Guard, NEVER, Participant, Waited, Waiting};
 use crate::layout::state::{LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
@@ -279,14 +279,13 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Sleeps until there is a reason to look, or until `deadline`. After each slice, `slice_over` is told which of the
-    /// dead were found, and may end it; who looks for them waits for the lock no longer than its patience.
+    /// dead were found, and may end it.
     pub fn sleep(
         &self,
         me: Participant,
         place: &Place,
         deadline: u64,
-        interval: u64,
-        patience: u64,
+        vigil: Vigil,
         time: &impl Time,
         mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
@@ -298,8 +297,9 @@ impl<E: Env> Engine<'_, E> {
         while env.load32(doorbell, Acquire) == place.seen && env.load64(self.block.closed, Relaxed) == 0 {
             let waited = env.wait(Waiting::Doorbell, doorbell, place.seen, until);
             // Its deadline or alarm ends a wait like a slice does: alarms that come often must not keep us from the dead.
-            if waited == Waited::SliceOver && self.block.sweep_is_due(interval) {
-                let swept = match self.sweep(me, deadline.min(env.now().saturating_add(patience)), time) {
+            if waited == Waited::SliceOver && self.block.sweep_is_due(vigil.interval) {
+                let swept = match self.sweep(me, deadline.min(env.now().saturating_add(vigil.patience)), time)
+                {
                     Ok(swept) => swept,
                     Err(Fault::Busy { .. }) => Swept::default(),
                     Err(fault) => return Err(fault),

@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::items::{DEAD, DELAYED, DONE, FREE, LEASED, PARKED, READY};
-use super::{Charge, Engine, Lease, Part, Paused, Reason, Report, Swept, Time};
+use super::{Charge, Engine, Lease, Part, Paused, Reason, Report, Swept, Time, Vigil};
 use crate::core::{Env, Fault, Guard, NEVER, Participant, Transaction, Waiting};
 use crate::layout::state::StateMap;
 use crate::layout::work::{ItemWord, List, WorkWord};
@@ -380,15 +380,13 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Sleeps until the doorbell says something else than it did, or until `until`; not always so long. Once per
-    /// `interval` and segment the dead are looked for, with so much patience for the lock, and `slice_over` is told which
-    /// were found, and may end it.
+    /// interval and segment the dead are looked for, and `slice_over` is told which were found, and may end it.
     pub fn sleep_for_work(
         &self,
         me: Participant,
         seen: u32,
         until: u64,
-        interval: u64,
-        patience: u64,
+        vigil: Vigil,
         time: &impl Time,
         mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
@@ -398,8 +396,8 @@ impl<E: Env> Engine<'_, E> {
         }
         env.wait(Waiting::Doorbell, self.block.doorbell, seen | 1, until);
         // A doorbell that rings all the time must not keep us from looking for the dead.
-        if self.block.sweep_is_due(interval) {
-            let swept = match self.sweep(me, until.min(env.now().saturating_add(patience)), time) {
+        if self.block.sweep_is_due(vigil.interval) {
+            let swept = match self.sweep(me, until.min(env.now().saturating_add(vigil.patience)), time) {
                 Ok(swept) => swept,
                 Err(Fault::Busy { .. }) => Swept::default(),
                 Err(fault) => return Err(fault),

@@ -321,11 +321,9 @@ impl WorkQueue {
             }
             let me = set.segment().participant().map_err(attach_trouble)?;
             let view = set.segment().view();
-            let interval = view.machine.doorbell_slice;
             let until = deadline.min(look_at);
-            let patience = set.segment().patience();
             let engine = set.engine()?;
-            let slept = engine.sleep_for_work(me, seen, until, interval, patience, &set.clock(), |swept| {
+            let slept = engine.sleep_for_work(me, seen, until, set.vigil(), &set.clock(), |swept| {
                 events::swept(set, &swept);
                 view.look_at_name()
             });

@@ -15,7 +15,7 @@ use limitset::engine::{Admitted, Ending, Entered, Paused, Place, Report};
 use limitset::{Cooldown, Limit, ResourceLimit};
 
 use crate::mutant::{Effect, Mutation};
-use crate::set::{Answer, Life, Promise, Set, Size, beside};
+use crate::set::{ALWAYS, Answer, Life, Promise, Set, Size, beside};
 use crate::sweep::{Model, Scenario};
 use crate::world::Sleep;
 
@@ -202,7 +202,7 @@ fn advance<E: Env>(life: &Life<'_, E>, draft: &Draft, by: u64) {
 /// Waits for the one permit; tells when it was admitted.
 fn wait<E: Env>(life: &Life<'_, E>, mut place: Place) -> Admitted {
     loop {
-        life.engine.sleep(life.me, &place, NEVER, 0, NEVER, &life.time(), |_| Ok(())).unwrap();
+        life.engine.sleep(life.me, &place, NEVER, ALWAYS, &life.time(), |_| Ok(())).unwrap();
         if let Some(answer) = life.look(&mut place, 1, NEVER) {
             assert_eq!(answer, Answer::Granted);
             return place.admitted;
