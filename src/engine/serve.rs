@@ -74,7 +74,7 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Lets a waiter set its alarm anew, if it would oversleep this instant.
-    fn rouse(&self, waiter: usize, slot: u64, at: u64) -> Result<bool, Fault> {
+    pub(super) fn rouse(&self, waiter: usize, slot: u64, at: u64) -> Result<bool, Fault> {
         if at >= self.read(waiter, WaiterWord::WakesAt)? {
             return Ok(false);
         }

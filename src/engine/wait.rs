@@ -182,12 +182,15 @@ impl<E: Env> Engine<'_, E> {
     ) -> Result<Look, Fault> {
         match self.state_of(guard, place.waiter)? {
             WAITING => {
+                let slot = guard.get(self.table.map.link(place.waiter, LinkWord::Slot))?;
                 let mut change = guard.begin();
                 self.unlink(&mut change, place.waiter, wants)?;
                 self.free(&mut change, place.waiter)?;
                 change.commit();
                 // Those behind may fit.
                 self.serve(guard, wants.demand(), now)?;
+                let alarm = self.read(place.waiter, WaiterWord::WakesAt)?;
+                self.pass_alarm_on(guard, slot, wants.demand(), alarm)?;
                 Ok(Look::Waiting)
             }
             state => {
@@ -195,6 +198,22 @@ impl<E: Env> Engine<'_, E> {
                 Ok(if state == GRANTED { Look::Granted } else { Look::Refused })
             }
         }
+    }
+
+    /// Of several waiters of one process, one may have been told of an instant for all of them: when it leaves, the next
+    /// one has to know. Who comes first may be stopped.
+    fn pass_alarm_on(&self, guard: &Guard<'_, E>, slot: u64, mask: u64, at: u64) -> Result<(), Fault> {
+        if at == NEVER {
+            return Ok(());
+        }
+        self.walk(guard, |waiter| {
+            let is_next = guard.get(self.table.map.link(waiter, LinkWord::Slot))? == slot
+                && self.read(waiter, WaiterWord::Mask)? == mask;
+            if is_next {
+                self.rouse(waiter, slot, at)?;
+            }
+            Ok(!is_next)
+        })
     }
 
     fn collect(&self, guard: &mut Guard<'_, E>, place: &mut Place) -> Result<(), Fault> {
