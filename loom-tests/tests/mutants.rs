@@ -99,7 +99,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("lock_without_acquire", "cancel_passes_the_grant_on", LEFT_BEHIND),
     ("no_journal", "timeout_against_grant", MISCOUNTED),
     ("no_journal", "cancel_passes_the_grant_on", MISCOUNTED),
-    ("commit_before_apply", "the_dead_pass_their_turn_on", Sign::Deadlock),
+    ("commit_before_apply", "the_dead_pass_their_turn_on", PLACE_LOST),
     ("undo_restores_nothing", "the_dead_come_in_pairs", Sign::Deadlock),
     ("grant_not_journalled", "timeout_against_grant", PLACE_LOST),
     ("commit_lost", "waiter_gets_its_grant", Sign::Deadlock),
