@@ -62,6 +62,7 @@
 //!            reporters_die_in_pairs            … also if all who report are killed
 //!            report_against_admission          nobody is admitted in a pause, whatever is free
 //!            pause_is_slept_through            who waits is admitted when it is over, told or not
+//!            leaving_passes_the_alarm_on       … though one before it is stopped, and another has left
 //!            report_against_expiry             … also if it has just become longer
 //!            resuming_admits_waiters           … or was ended by hand
 //!            moved_clock_ends_the_pause        … or the clock was moved by hand

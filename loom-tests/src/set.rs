@@ -392,11 +392,11 @@ impl<'a, E: Env> Life<'a, E> {
 
     /// Leaves the queue, and gives back what was granted meanwhile.
     pub fn abandon(&self, place: &Place, amount: u64) {
-        let mut guard = self.lock().unwrap();
-        if self.engine.leave(&mut guard, &mut place.clone(), &wants(amount), 0).unwrap() == Look::Granted {
-            self.engine.finish(&mut guard, &self.charges(amount), Ending::Cancelled, 0).unwrap();
+        let (mut guard, now) = self.lock_now().unwrap();
+        if self.engine.leave(&mut guard, &mut place.clone(), &wants(amount), now).unwrap() == Look::Granted {
+            self.engine.finish(&mut guard, &self.charges(amount), Ending::Cancelled, now).unwrap();
         }
-        guard.unlock().unwrap();
+        self.unlock(guard, now).unwrap();
     }
 
     /// Gives back all it holds.

@@ -229,6 +229,11 @@ fn pause_is_slept_through() {
 }
 
 #[test]
+fn leaving_passes_the_alarm_on() {
+    cooldown::leaving_passes_the_alarm_on(CONTROL);
+}
+
+#[test]
 fn report_against_expiry() {
     cooldown::report_against_expiry(CONTROL);
 }

@@ -134,6 +134,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("gap_not_noted", "slow_start_spaces_waiters", Sign::Broken("two were admitted at one instant")),
     ("slow_start_not_journalled", "slow_start_survives_kills", Sign::Broken("the slow start has lost count")),
     ("bell_not_rung", "pause_is_slept_through", Sign::Deadlock),
+    ("bell_not_rung", "leaving_passes_the_alarm_on", Sign::Deadlock),
     ("bell_not_rung", "resuming_admits_waiters", Sign::Deadlock),
     ("queue_not_served", "moved_clock_ends_the_pause", Sign::Deadlock),
     ("taken_item_stays_in_line", "items_are_handed_out_once", Sign::Broken("once too often")),

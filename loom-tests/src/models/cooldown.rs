@@ -119,7 +119,7 @@ impl Start<'_> {
     }
 }
 
-const WAITERS: u32 = 2;
+const WAITERS: u32 = 3;
 
 /// Nobody is admitted in a pause; then one, and one more per gap; and the slow start counts them.
 fn spacing(draft: &Draft) -> Promise {
@@ -369,6 +369,32 @@ pub fn pause_is_slept_through(mutation: Mutation) {
             assert_eq!(admitted.pause, found.words.generation, "admitted before the pause, and after it");
         }
         check(&set);
+    });
+}
+
+/// Invariant: when a pause is over, a stopped waiter at the head of the queue keeps nobody asleep; also not a second one
+/// of a process whose first was told to wake up then, but has left. Also if who reports is killed at whatever operation.
+pub fn leaving_passes_the_alarm_on(mutation: Mutation) {
+    let model = Model::exhaustive("leaving_passes_the_alarm_on", 1, "3, 7", mutation);
+    model.sweep(&[1], |scenario| {
+        let start = Start { permits: 2, holders: &[1, 1], slots: 4, words: Words::default() };
+        let set = start.set(scenario);
+        let [_, leaves, mut stays] = [2, 3, 3].map(|slot| set.queue_up(slot, 1, NEVER, false));
+        set.live(1, 2, |life| {
+            report(&life, EARLY, 0, || {});
+            succeed(&life, EARLY, || {});
+        });
+        set.live(3, 0, |life| life.abandon(&leaves, 1));
+        set.sweep();
+        let answer = set.live(3, 0, |life| {
+            // The stopped one is admitted, by who stays, and then who stays.
+            [END, END + GAP].into_iter().find_map(|instant| {
+                set.world.pass(instant);
+                life.engine.sleep(life.me, &stays, NEVER, 0, &life.time(), |_| Ok(())).unwrap();
+                life.look(&mut stays, 1, NEVER)
+            })
+        });
+        assert_eq!(answer, Some(Some(Answer::Granted)));
     });
 }
 

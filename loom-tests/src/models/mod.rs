@@ -69,6 +69,7 @@ pub const MODELS: &[Named] = models![
     cooldown::late_report_is_absorbed,
     cooldown::report_against_admission,
     cooldown::pause_is_slept_through,
+    cooldown::leaving_passes_the_alarm_on,
     cooldown::report_against_expiry,
     cooldown::resuming_admits_waiters,
     cooldown::moved_clock_ends_the_pause,
