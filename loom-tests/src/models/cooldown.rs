@@ -390,7 +390,7 @@ pub fn leaving_passes_the_alarm_on(mutation: Mutation) {
             // The stopped one is admitted, by who stays, and then who stays.
             [END, END + GAP].into_iter().find_map(|instant| {
                 set.world.pass(instant);
-                life.engine.sleep(life.me, &stays, NEVER, 0, &life.time(), |_| Ok(())).unwrap();
+                life.engine.sleep(life.me, &stays, NEVER, ALWAYS, &life.time(), |_| Ok(())).unwrap();
                 life.look(&mut stays, 1, NEVER)
             })
         });
