@@ -13,7 +13,8 @@ use crate::report::Outcome;
 use crate::{parts, test};
 
 /// Parts that prove something about the product, as opposed to the state of its source.
-const PROVING: &[&str] = &["unit", "processes", "hammer", "waiting", "workers", "interop", "loom", "crash"];
+const PROVING: &[&str] =
+    &["unit", "processes", "hammer", "waiting", "workers", "batch", "interop", "loom", "crash"];
 
 /// What the product promises. A number without a line of proof is stated as such.
 const PROMISES: &[(&str, &str)] = &[
