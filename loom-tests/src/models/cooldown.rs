@@ -1,10 +1,10 @@
 //! Pausing together: reports of "too many requests" against each other, against admissions, against successes, and
 //! against the end of the pause.
 //!
-//! One limit of permits. It is the instant [`NOW`]; a pause that begins then ends at [`END`], and is followed by a slow
-//! start of [`SPACED`] admissions, [`GAP`] apart. The clock is the world's: it is moved by the model, and alarms go off by
+//! One limit of permits. It is the instant `NOW`; a pause that begins then ends at `END`, and is followed by a slow
+//! start of `SPACED` admissions, `GAP` apart. The clock is the world's: it is moved by the model, and alarms go off by
 //! it, so an alarm that is not set, or too late, is a deadlock. Whoever lets go of the lock checks that nobody was
-//! admitted in a pause, nor two at one instant after it ([`spacing`]).
+//! admitted in a pause, nor two at one instant after it (`spacing`).
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
