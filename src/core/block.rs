@@ -91,6 +91,31 @@ impl<E: Env> Clone for Block<'_, E> {
 }
 impl<E: Env> Copy for Block<'_, E> {}
 
+/// Until when to wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// An instant of the clock of deadlines; [`NEVER`](super::NEVER) and [`AT_ONCE`](super::AT_ONCE) are such.
+    At(u64),
+    /// So many nanoseconds from when the waiting begins: who need not wait need not read the clock.
+    Within(u64),
+}
+
+impl Until {
+    /// The instant, if the waiting begins now.
+    fn instant(self, env: &impl Env) -> u64 {
+        match self {
+            Self::At(instant) => instant,
+            Self::Within(nanos) => env.now().saturating_add(nanos),
+        }
+    }
+}
+
+impl From<u64> for Until {
+    fn from(instant: u64) -> Self {
+        Self::At(instant)
+    }
+}
+
 /// What locking found. Both arms hold the lock, and in both the words are whole.
 #[must_use]
 pub enum Locked<'a, E: Env> {
@@ -100,8 +125,34 @@ pub enum Locked<'a, E: Env> {
     OwnerDied(Guard<'a, E>),
 }
 
+/// The lock was taken: by whom and how. Nobody unlocks it before it has become a [guard](Self::guard).
+#[must_use]
+pub struct Taken {
+    me: Participant,
+    how: How,
+}
+
+/// How a lock was taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Without a sleep.
+    AtOnce,
+    Waited,
+    FromTheDead,
+}
+
+impl Taken {
+    /// The guard of the block whose lock it is.
+    #[inline(always)]
+    pub fn guard<'a, E: Env>(self, block: &'a Block<'a, E>) -> Guard<'a, E> {
+        let Self { me, how } = self;
+        Guard { block, me, locked: true, waited: how != How::AtOnce, stolen: how == How::FromTheDead }
+    }
+}
+
 impl<'a, E: Env> Locked<'a, E> {
     /// The guard, for those to whom the difference is nothing: all they guard is in the block.
+    #[inline]
     pub fn guard(self) -> Guard<'a, E> {
         match self {
             Self::Clean(guard) | Self::OwnerDied(guard) => guard,
@@ -131,20 +182,39 @@ impl<'a, E: Env> Block<'a, E> {
         }
     }
 
-    /// Takes the lock, waiting until `deadline`. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
+    /// Takes the lock, waiting as long as it says. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
     /// still steals from the dead.
-    pub fn lock(self, me: Participant, deadline: u64) -> Result<Locked<'a, E>, Fault> {
+    pub fn lock(&'a self, me: Participant, until: impl Into<Until>) -> Result<Locked<'a, E>, Fault> {
+        let mut guard = self.take(me, until.into())?.guard(self);
+        guard.begin_whole()?;
+        Ok(if guard.stolen { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
+    }
+
+    /// Takes the lock, and nothing else: [`Taken::guard`] and [`Guard::begin_whole`] have to follow. For those who are in
+    /// a hurry: a guard that is handed on within results costs more than the lock.
+    #[inline(always)]
+    pub fn take(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
+        // Releasing too: whoever reads our name here must also see the generation it belongs to.
+        match self.env.cas32(self.lock, 0, me.word(), AcqRel) {
+            Ok(_) => Ok(Taken { me, how: How::AtOnce }),
+            Err(_) => self.take_held(me, until),
+        }
+    }
+
+    /// Takes a lock that somebody had a moment ago.
+    #[cold]
+    fn take_held(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
         let env = self.env;
         let mine = me.word();
         let mut spins = E::SPINS;
+        let mut deadline = None;
         // Once we slept we must assume that others still do.
         let mut keep_waiters = 0;
         loop {
             let seen = env.load32(self.lock, Relaxed);
             if slot_of(seen) == 0 {
-                // Releasing too: whoever reads our name here must also see the generation it belongs to.
                 if env.cas32(self.lock, seen, mine | keep_waiters, AcqRel).is_ok() {
-                    return self.entered(me, false, keep_waiters != 0);
+                    return Ok(Taken { me, how: if keep_waiters == 0 { How::AtOnce } else { How::Waited } });
                 }
                 continue;
             }
@@ -153,6 +223,7 @@ impl<'a, E: Env> Block<'a, E> {
                 env.pause();
                 continue;
             }
+            let deadline = *deadline.get_or_insert_with(|| until.instant(env));
             let late = deadline != super::NEVER && env.now() >= deadline;
             let waited = if late {
                 Waited::SliceOver
@@ -174,7 +245,7 @@ impl<'a, E: Env> Block<'a, E> {
                 let holder = env.load32(self.lock, Acquire);
                 if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
                     if env.cas32(self.lock, holder, mine | WAITERS, AcqRel).is_ok() {
-                        return self.entered(me, true, true);
+                        return Ok(Taken { me, how: How::FromTheDead });
                     }
                 } else if late && slot_of(holder) != 0 {
                     // The wake that ended our sleep may have been the only one: owe it to the other sleepers.
@@ -188,19 +259,6 @@ impl<'a, E: Env> Block<'a, E> {
         }
     }
 
-    /// First act of every holder: make the words whole.
-    fn entered(self, me: Participant, stolen: bool, waited: bool) -> Result<Locked<'a, E>, Fault> {
-        let guard = Guard { block: self, me, locked: true, waited, stolen };
-        if stolen {
-            self.count(self.steals);
-        }
-        self.recover(stolen)?;
-        if self.env.load64(self.closed, Relaxed) != 0 {
-            return Err(Fault::Closed);
-        }
-        Ok(if stolen { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
-    }
-
     /// Adds one to a statistic; only under the lock, hence no read-modify-write.
     pub(crate) fn count(&self, statistic: &E::U64) {
         let value = self.env.load64(statistic, Relaxed);
@@ -208,8 +266,33 @@ impl<'a, E: Env> Block<'a, E> {
     }
 
     /// Word `index`, if there is one.
+    #[inline]
     pub(crate) fn word(&self, index: usize) -> Result<&'a E::U64, Fault> {
-        self.words.get(index).ok_or(Fault::OutOfRange { index, words: self.words.len() })
+        match self.words.get(index) {
+            Some(word) => Ok(word),
+            None => Err(out_of_range(index, self.words.len())),
+        }
+    }
+
+    /// Value of word `index`, for whoever holds the lock.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Result<u64, Fault> {
+        Ok(self.env.load64(self.word(index)?, Relaxed))
+    }
+
+    /// Values of `N` words from `index` on, for whoever holds the lock.
+    #[inline]
+    pub(crate) fn get_row<const N: usize>(&self, index: usize) -> Result<[u64; N], Fault> {
+        Ok(self.row(index)?.each_ref().map(|word| self.env.load64(word, Relaxed)))
+    }
+
+    /// `N` words from `index` on, if there are so many.
+    #[inline]
+    pub(crate) fn row<const N: usize>(&self, index: usize) -> Result<&'a [E::U64; N], Fault> {
+        match self.words.get(index..).and_then(|words| words.first_chunk()) {
+            Some(row) => Ok(row),
+            None => Err(out_of_range(index, self.words.len())),
+        }
     }
 
     /// Lets sleepers on the doorbell look again. Bit 0 of the doorbell says that there may be some; the rest
@@ -249,10 +332,16 @@ impl<'a, E: Env> Block<'a, E> {
     }
 }
 
+/// Apart, so that what never happens takes no room where everything happens.
+#[cold]
+fn out_of_range(index: usize, words: usize) -> Fault {
+    Fault::OutOfRange { index, words }
+}
+
 /// The lock, held. Dropping it unlocks.
 #[must_use]
 pub struct Guard<'a, E: Env> {
-    block: Block<'a, E>,
+    block: &'a Block<'a, E>,
     me: Participant,
     locked: bool,
     waited: bool,
@@ -260,22 +349,36 @@ pub struct Guard<'a, E: Env> {
 }
 
 impl<'a, E: Env> Guard<'a, E> {
+    /// First act of every holder: makes the words whole.
+    #[inline(always)]
+    pub fn begin_whole(&mut self) -> Result<(), Fault> {
+        let block = self.block;
+        if self.stolen || block.env.load64(block.journal_length, Relaxed) != 0 {
+            block.recover(self.stolen)?;
+        }
+        if block.env.load64(block.closed, Relaxed) != 0 { Err(Fault::Closed) } else { Ok(()) }
+    }
+
     /// What is locked.
-    pub fn block(&self) -> Block<'a, E> {
+    #[inline]
+    pub fn block(&self) -> &'a Block<'a, E> {
         self.block
     }
 
     /// Who holds it.
+    #[inline]
     pub fn holder(&self) -> Participant {
         self.me
     }
 
     /// Whether taking it took a sleep, so that what the clock said before is old.
+    #[inline]
     pub fn has_waited(&self) -> bool {
         self.waited
     }
 
     /// Whether it was taken from the dead.
+    #[inline]
     pub fn is_stolen(&self) -> bool {
         self.stolen
     }
@@ -288,8 +391,9 @@ impl<'a, E: Env> Guard<'a, E> {
     }
 
     /// Value of word `index`.
+    #[inline]
     pub fn get(&self, index: usize) -> Result<u64, Fault> {
-        Ok(self.block.env.load64(self.block.word(index)?, Relaxed))
+        self.block.get(index)
     }
 
     /// Marks the segment as removed: every later lock of this block answers [`Fault::Closed`].
@@ -298,31 +402,34 @@ impl<'a, E: Env> Guard<'a, E> {
     }
 
     /// Unlocks, and tells if something was wrong.
+    #[inline]
     pub fn unlock(mut self) -> Result<(), Fault> {
         self.unlock_in_place()
     }
 
     /// The same for holders that cannot give the guard away; dropping it later does nothing more.
+    #[inline]
     pub fn unlock_in_place(&mut self) -> Result<(), Fault> {
         if !std::mem::take(&mut self.locked) {
             return Ok(());
         }
-        let env = self.block.env;
-        let mine = self.me.word();
-        let mut expected = mine;
-        loop {
-            match env.cas32(self.block.lock, expected, 0, Release) {
-                Ok(_) => break,
-                Err(seen) if seen == mine | WAITERS => expected = seen,
-                Err(_) => {
-                    self.block.count(self.block.deposed);
-                    return Err(Fault::Deposed);
-                }
-            }
+        match self.block.env.cas32(self.block.lock, self.me.word(), 0, Release) {
+            Ok(_) => Ok(()),
+            Err(seen) => self.unlock_waited_for(seen),
         }
-        if expected & WAITERS != 0 {
-            env.wake_one(self.block.lock);
+    }
+
+    /// Unlocks what somebody waits for, and wakes one; or finds the lock in other hands.
+    #[cold]
+    fn unlock_waited_for(&self, seen: u32) -> Result<(), Fault> {
+        let Block { env, lock, .. } = *self.block;
+        // Only ever set while the lock is held, so it cannot be gone again.
+        let is_ours = seen == self.me.word() | WAITERS;
+        if !is_ours || env.cas32(lock, seen, 0, Release).is_err() {
+            self.block.count(self.block.deposed);
+            return Err(Fault::Deposed);
         }
+        env.wake_one(lock);
         Ok(())
     }
 }

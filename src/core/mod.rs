@@ -27,7 +27,7 @@ pub mod semaphore;
 pub mod slots;
 pub mod snapshot;
 
-pub use block::{Block, Fault, Guard, Locked};
+pub use block::{Block, Fault, Guard, Locked, Taken, Until};
 pub use env::{Env, Waited, Waiting};
 pub use holdings::Holdings;
 pub use journal::Transaction;

@@ -240,9 +240,9 @@ impl<E: Env> Engine<'_, E> {
             tail => self.set_link(&mut change, tail, LinkWord::Next, waiter as u64)?,
         }
         change.set(StateMap::QUEUE_TAIL, waiter as u64)?;
-        self.add(&mut change, StateMap::QUEUE_LENGTH, 1)?;
+        change.add(StateMap::QUEUE_LENGTH, 1)?;
         for (limit, amount) in wants.iter() {
-            self.add(&mut change, self.table.map.rule(limit, RuleWord::Enqueued), amount)?;
+            change.add(self.table.map.rule(limit, RuleWord::Enqueued), amount)?;
         }
         change.commit();
         Ok(Some((waiter, ticket)))
@@ -265,9 +265,9 @@ impl<E: Env> Engine<'_, E> {
             0 => change.set(StateMap::QUEUE_TAIL, previous as u64)?,
             next => self.set_link(change, next, LinkWord::Previous, previous as u64)?,
         }
-        self.add(change, StateMap::QUEUE_LENGTH, 1u64.wrapping_neg())?;
+        change.add(StateMap::QUEUE_LENGTH, 1u64.wrapping_neg())?;
         for (limit, amount) in wants.iter() {
-            self.add(change, self.table.map.rule(limit, RuleWord::Dequeued), amount)?;
+            change.add(self.table.map.rule(limit, RuleWord::Dequeued), amount)?;
         }
         Ok(())
     }

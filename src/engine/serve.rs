@@ -23,7 +23,13 @@ enum Attempt {
 impl<E: Env> Engine<'_, E> {
     /// Grants to those who wait, after there has come to be more of the limits in `affected`: in their order, as
     /// long as there is something to hand out.
+    #[inline]
     pub fn serve(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
+        if guard.get(StateMap::QUEUE_LENGTH)? == 0 { Ok(()) } else { self.serve_queue(guard, affected, now) }
+    }
+
+    #[cold]
+    fn serve_queue(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
         // In a slow start there is one admission at a time, which is for the first who waits, whatever it wants.
         let is_scarce = guard.get(StateMap::NEXT_ADMISSION)? != 0;
         let mut affected = self.waited_for(guard, if is_scarce { u64::MAX } else { affected })?;
