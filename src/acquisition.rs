@@ -10,10 +10,11 @@ use crate::answer::{AcquireError, RunError, Trouble, Unavailable, UsageError};
 use crate::background::{self, DROP_PATIENCE};
 use crate::cooldown::Pause;
 use crate::engine::{Admitted, Charge, Ending, Report, Time, Trial, Wants};
+use crate::enter::Granted;
 use crate::events;
 use crate::limit::MAX_CAPACITY;
 use crate::request::Request;
-use crate::set::{Granted, LimitSet};
+use crate::set::LimitSet;
 use crate::sys::{clock, fork};
 
 /// What was acquired: permits that are held, and charges on rates.
@@ -58,7 +59,11 @@ impl Acquisition {
     #[inline(always)]
     pub(crate) fn new(set: LimitSet, wants: &Wants, owing: u64, granted: &Granted) -> Self {
         let Granted { ticket, admitted } = *granted;
-        let mut charges = SmallVec::with_capacity(wants.demand().count_ones() as usize);
+        let mut charges = SmallVec::new();
+        let count = wants.demand().count_ones() as usize;
+        if count > charges.inline_size() {
+            charges.reserve_exact(count);
+        }
         for charge in Charge::of(wants, owing, &set.keys().table, ticket) {
             charges.push(charge);
         }

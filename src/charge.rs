@@ -5,9 +5,10 @@ use std::time::Duration;
 use crate::acquisition::Acquisition;
 use crate::answer::AcquireError;
 use crate::engine::Wants;
+use crate::enter::Granted;
 use crate::events;
 use crate::request::Request;
-use crate::set::{Granted, LimitSet};
+use crate::set::LimitSet;
 use crate::wait::Ask;
 
 /// A charge was made. There is nothing to hold, report or give back.

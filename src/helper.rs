@@ -13,8 +13,9 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::answer::Trouble;
+use crate::enter::attach_trouble;
 use crate::events;
-use crate::set::{LimitSet, attach_trouble};
+use crate::set::LimitSet;
 use crate::sys::fork::PerProcess;
 use crate::sys::{clock, futex};
 use crate::wait::Waiting;

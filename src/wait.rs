@@ -7,10 +7,11 @@ use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble}
 use crate::background;
 use crate::core::NEVER;
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
+use crate::enter::{Granted, attach_trouble};
 use crate::events;
 use crate::observe::Stats;
 use crate::request::Request;
-use crate::set::{Granted, LimitSet, attach_trouble};
+use crate::set::LimitSet;
 use crate::sys::clock;
 
 /// How long somebody whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer

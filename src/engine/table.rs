@@ -159,7 +159,7 @@ impl Table {
 
     /// What would be admitted of a limit at an instant; negative is debt.
     pub(crate) fn available(&self, limit: usize, get: impl Fn(usize) -> u64 + Copy, now: u64) -> i64 {
-        match self.rule(limit, &get) {
+        match self.rule(limit, get) {
             Some(rule) => rule.available(&self.state(limit, &get), now),
             None => {
                 let capacity = i128::from(get(self.map.rule(limit, RuleWord::Capacity)));
