@@ -60,7 +60,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
     }
 
     /// Adds to word `index`, and gives what it was before.
-    #[inline]
+    #[inline(always)]
     pub fn add(&mut self, index: usize, by: u64) -> Result<u64, Fault> {
         let before = self.get(index)?;
         self.set(index, before.wrapping_add(by))?;
@@ -68,7 +68,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
     }
 
     /// Changes word `index`. One that has the value already is left alone.
-    #[inline]
+    #[inline(always)]
     pub fn set(&mut self, index: usize, value: u64) -> Result<(), Fault> {
         let block = self.guard.block();
         let env = block.env;
@@ -93,7 +93,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
     }
 
     /// Changes all `N` words from `index` on; the same as [`set`](Self::set) for each, at less cost.
-    #[inline]
+    #[inline(always)]
     pub fn set_row<const N: usize>(&mut self, index: usize, values: [u64; N]) -> Result<(), Fault> {
         let block = self.guard.block();
         let env = block.env;

@@ -102,12 +102,18 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Notes that somebody is admitted: in a slow start, the next one has to wait.
-    #[inline]
+    #[inline(always)]
     pub(super) fn admit(&self, change: &mut Transaction<'_, '_, E>, now: u64) -> Result<(), Fault> {
         let next = change.get(StateMap::NEXT_ADMISSION)?;
-        let Some(left) = change.get(StateMap::SLOW_ADMISSIONS_LEFT)?.checked_sub(1) else {
-            return if next == 0 { Ok(()) } else { change.set(StateMap::NEXT_ADMISSION, 0) };
-        };
+        match change.get(StateMap::SLOW_ADMISSIONS_LEFT)?.checked_sub(1) {
+            None if next == 0 => Ok(()),
+            None => change.set(StateMap::NEXT_ADMISSION, 0),
+            Some(left) => self.admit_slowly(change, left, now),
+        }
+    }
+
+    #[cold]
+    fn admit_slowly(&self, change: &mut Transaction<'_, '_, E>, left: u64, now: u64) -> Result<(), Fault> {
         let seed = now ^ change.get(StateMap::NEXT_TICKET)?.rotate_left(32);
         let gap = self.table.cooldown.gap(left, seed);
         change.set(StateMap::SLOW_ADMISSIONS_LEFT, left)?;
