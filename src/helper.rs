@@ -149,7 +149,7 @@ impl State {
 /// This process's doorbell in a set.
 fn doorbell(set: &LimitSet) -> Option<&AtomicU32> {
     let me = set.segment().participant().ok()?;
-    set.engine().waiters.shared_doorbell(me.slot).ok()
+    set.engine().shared_doorbell(me.slot).ok()
 }
 
 fn rouse_helper(set: &LimitSet) {
@@ -180,7 +180,7 @@ impl Watched {
         fence(SeqCst);
         let is_removed = engine.block.closed.load(Acquire) != 0;
         let is_roused = |sleeper: &mut Sleeper| {
-            let rung = engine.waiters.doorbell(sleeper.waiter).map(|bell| bell.load(Acquire) != sleeper.seen);
+            let rung = engine.doorbell(sleeper.waiter).map(|bell| bell.load(Acquire) != sleeper.seen);
             is_removed || rung.unwrap_or(true) || now >= sleeper.wakes_at
         };
         wakers.extend(self.sleepers.extract_if(.., is_roused).map(|sleeper| sleeper.waker));

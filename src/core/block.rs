@@ -11,12 +11,15 @@
 //! * Whoever takes the lock and finds journal entries rolls them back before anything else.
 //! * Unlocking is a compare-and-exchange from "me". Anything else there means somebody was wrongly thought
 //!   dead: that is [`Fault::Deposed`], a defect to report, and is counted.
+//! * Whoever changes a doorbell under the lock wakes its sleepers by unlocking, in one step: any earlier, they would
+//!   find the lock taken; any later, a death in between would leave them asleep.
 //!
 //! Never here: a sleep while holding the lock; a steal without proof of death.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::env::{Env, Waited, Waiting};
+use super::guard::{Guard, How, Taken};
 use super::owner::{Participant, WAITERS, slot_of};
 use super::slots::Slots;
 
@@ -82,6 +85,17 @@ pub struct Block<'a, E: Env> {
     pub journal: &'a [E::U64],
     /// What the lock guards.
     pub words: &'a [E::U64],
+    /// Where the doorbells are that unlocking may ring, besides its own: of waiters, and of participants.
+    pub bells: [&'a [E::U32]; 2],
+}
+
+/// A doorbell besides the block's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bell {
+    /// The word with this index among the waiters'.
+    Waiter(usize),
+    /// The same among the participants'.
+    Participant(usize),
 }
 
 impl<E: Env> Clone for Block<'_, E> {
@@ -125,31 +139,6 @@ pub enum Locked<'a, E: Env> {
     OwnerDied(Guard<'a, E>),
 }
 
-/// The lock was taken: by whom and how. Nobody unlocks it before it has become a [guard](Self::guard).
-#[must_use]
-pub struct Taken {
-    me: Participant,
-    how: How,
-}
-
-/// How a lock was taken.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// Without a sleep.
-    AtOnce,
-    Waited,
-    FromTheDead,
-}
-
-impl Taken {
-    /// The guard of the block whose lock it is.
-    #[inline(always)]
-    pub fn guard<'a, E: Env>(self, block: &'a Block<'a, E>) -> Guard<'a, E> {
-        let Self { me, how } = self;
-        Guard { block, me, locked: true, waited: how != How::AtOnce, stolen: how == How::FromTheDead }
-    }
-}
-
 impl<'a, E: Env> Locked<'a, E> {
     /// The guard, for those to whom the difference is nothing: all they guard is in the block.
     #[inline]
@@ -164,7 +153,7 @@ impl<'a, E: Env> Block<'a, E> {
     /// The same block seen through another environment: one that counts operations, or spoils one.
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
         let Self { lock, doorbell, version, journal_length, closed, last_sweep, .. } = self;
-        let Self { steals, rollbacks, deposed, journal, words, .. } = self;
+        let Self { steals, rollbacks, deposed, journal, words, bells, .. } = self;
         Block {
             env,
             slots: self.slots.with_env(env),
@@ -179,7 +168,18 @@ impl<'a, E: Env> Block<'a, E> {
             deposed,
             journal,
             words,
+            bells,
         }
+    }
+
+    /// A doorbell besides its own, if there is such.
+    pub fn bell(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
+        let [waiters, participants] = self.bells;
+        let (words, index) = match bell {
+            Bell::Waiter(index) => (waiters, index),
+            Bell::Participant(index) => (participants, index),
+        };
+        words.get(index).ok_or_else(|| out_of_range(index, words.len()))
     }
 
     /// Takes the lock, waiting as long as it says. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
@@ -187,7 +187,7 @@ impl<'a, E: Env> Block<'a, E> {
     pub fn lock(&'a self, me: Participant, until: impl Into<Until>) -> Result<Locked<'a, E>, Fault> {
         let mut guard = self.take(me, until.into())?.guard(self);
         guard.begin_whole()?;
-        Ok(if guard.stolen { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
+        Ok(if guard.is_stolen() { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
     }
 
     /// Takes the lock, and nothing else: [`Taken::guard`] and [`Guard::begin_whole`] have to follow. For those who are in
@@ -196,7 +196,7 @@ impl<'a, E: Env> Block<'a, E> {
     pub fn take(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
         // Releasing too: whoever reads our name here must also see the generation it belongs to.
         match self.env.cas32(self.lock, 0, me.word(), AcqRel) {
-            Ok(_) => Ok(Taken { me, how: How::AtOnce }),
+            Ok(_) => Ok(Taken::new(me, How::AtOnce)),
             Err(_) => self.take_held(me, until),
         }
     }
@@ -214,7 +214,7 @@ impl<'a, E: Env> Block<'a, E> {
             let seen = env.load32(self.lock, Relaxed);
             if slot_of(seen) == 0 {
                 if env.cas32(self.lock, seen, mine | keep_waiters, AcqRel).is_ok() {
-                    return Ok(Taken { me, how: if keep_waiters == 0 { How::AtOnce } else { How::Waited } });
+                    return Ok(Taken::new(me, if keep_waiters == 0 { How::AtOnce } else { How::Waited }));
                 }
                 continue;
             }
@@ -245,7 +245,7 @@ impl<'a, E: Env> Block<'a, E> {
                 let holder = env.load32(self.lock, Acquire);
                 if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
                     if env.cas32(self.lock, holder, mine | WAITERS, AcqRel).is_ok() {
-                        return Ok(Taken { me, how: How::FromTheDead });
+                        return Ok(Taken::new(me, How::FromTheDead));
                     }
                 } else if late && slot_of(holder) != 0 {
                     // The wake that ended our sleep may have been the only one: owe it to the other sleepers.
@@ -313,6 +313,22 @@ impl<'a, E: Env> Block<'a, E> {
         seen & 1 != 0
     }
 
+    /// Changes another doorbell.
+    pub(super) fn turn_other(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
+        let doorbell = self.bell(bell)?;
+        let mut seen = self.env.load32(doorbell, Relaxed);
+        while let Err(now) = self.env.cas32(doorbell, seen, seen.wrapping_add(1), Release) {
+            seen = now;
+        }
+        Ok(doorbell)
+    }
+
+    /// Lets sleepers on another doorbell look again.
+    pub(crate) fn ring_other(&self, bell: Bell) -> Result<(), Fault> {
+        self.env.wake_all(self.turn_other(bell)?);
+        Ok(())
+    }
+
     /// Marks the segment as removed, without the lock: for when its name was taken away by a stranger. The
     /// mark only ever goes one way and guards no words, so it needs none.
     pub fn close_unlocked(&self) {
@@ -336,107 +352,4 @@ impl<'a, E: Env> Block<'a, E> {
 #[cold]
 fn out_of_range(index: usize, words: usize) -> Fault {
     Fault::OutOfRange { index, words }
-}
-
-/// The lock, held. Dropping it unlocks.
-#[must_use]
-pub struct Guard<'a, E: Env> {
-    block: &'a Block<'a, E>,
-    me: Participant,
-    locked: bool,
-    waited: bool,
-    stolen: bool,
-}
-
-impl<'a, E: Env> Guard<'a, E> {
-    /// First act of every holder: makes the words whole.
-    #[inline(always)]
-    pub fn begin_whole(&mut self) -> Result<(), Fault> {
-        let block = self.block;
-        if self.stolen || block.env.load64(block.journal_length, Relaxed) != 0 {
-            block.recover(self.stolen)?;
-        }
-        if block.env.load64(block.closed, Relaxed) != 0 { Err(Fault::Closed) } else { Ok(()) }
-    }
-
-    /// What is locked.
-    #[inline]
-    pub fn block(&self) -> &'a Block<'a, E> {
-        self.block
-    }
-
-    /// Who holds it.
-    #[inline]
-    pub fn holder(&self) -> Participant {
-        self.me
-    }
-
-    /// Whether taking it took a sleep, so that what the clock said before is old.
-    #[inline]
-    pub fn has_waited(&self) -> bool {
-        self.waited
-    }
-
-    /// Whether it was taken from the dead.
-    #[inline]
-    pub fn is_stolen(&self) -> bool {
-        self.stolen
-    }
-
-    /// Adds to a statistic: a word that no journal restores.
-    pub fn count(&mut self, index: usize, by: u64) -> Result<(), Fault> {
-        let value = self.get(index)?;
-        self.block.env.store64(self.block.word(index)?, value.wrapping_add(by), Relaxed);
-        Ok(())
-    }
-
-    /// Value of word `index`.
-    #[inline]
-    pub fn get(&self, index: usize) -> Result<u64, Fault> {
-        self.block.get(index)
-    }
-
-    /// Marks the segment as removed: every later lock of this block answers [`Fault::Closed`].
-    pub fn close(&mut self) {
-        self.block.close_unlocked();
-    }
-
-    /// Unlocks, and tells if something was wrong.
-    #[inline]
-    pub fn unlock(mut self) -> Result<(), Fault> {
-        self.unlock_in_place()
-    }
-
-    /// The same for holders that cannot give the guard away; dropping it later does nothing more.
-    #[inline]
-    pub fn unlock_in_place(&mut self) -> Result<(), Fault> {
-        if !std::mem::take(&mut self.locked) {
-            return Ok(());
-        }
-        match self.block.env.cas32(self.block.lock, self.me.word(), 0, Release) {
-            Ok(_) => Ok(()),
-            Err(seen) => self.unlock_waited_for(seen),
-        }
-    }
-
-    /// Unlocks what somebody waits for, and wakes one; or finds the lock in other hands.
-    #[cold]
-    fn unlock_waited_for(&self, seen: u32) -> Result<(), Fault> {
-        let Block { env, lock, .. } = *self.block;
-        // Only ever set while the lock is held, so it cannot be gone again.
-        let is_ours = seen == self.me.word() | WAITERS;
-        if !is_ours || env.cas32(lock, seen, 0, Release).is_err() {
-            self.block.count(self.block.deposed);
-            return Err(Fault::Deposed);
-        }
-        env.wake_one(lock);
-        Ok(())
-    }
-}
-
-impl<E: Env> Drop for Guard<'_, E> {
-    fn drop(&mut self) {
-        // A defect found here is in the `deposed` statistic; a destructor has nobody to tell.
-        let _ = self.unlock_in_place();
-    }
 }

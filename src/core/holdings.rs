@@ -10,8 +10,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::block::{Block, Fault, Guard};
+use super::block::{Block, Fault};
 use super::env::Env;
+use super::guard::Guard;
 use super::journal::Transaction;
 use super::owner::Participant;
 
@@ -80,7 +81,7 @@ impl Holdings {
         change.set(self.row(me.slot), me.generation)?;
         change.commit();
         if returned > 0 {
-            guard.block().ring();
+            guard.ring();
         }
         Ok(())
     }
@@ -178,7 +179,7 @@ impl Holdings {
                 change.commit();
                 returned = returned.saturating_add(units);
                 if units > 0 {
-                    block.ring();
+                    guard.ring();
                 }
             }
         }

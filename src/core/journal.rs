@@ -21,8 +21,9 @@
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
-use super::block::{Block, Fault, Guard};
+use super::block::{Block, Fault};
 use super::env::Env;
+use super::guard::Guard;
 use super::owner::Participant;
 
 /// Changes that become visible together. Dropped without [`commit`](Self::commit), it undoes them.

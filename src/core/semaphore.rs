@@ -119,7 +119,7 @@ impl<E: Env> Semaphore<'_, E> {
         change.commit();
         if given > 0 {
             // Under the lock, so that a death from here on is found by whoever steals it, who rings again.
-            self.0.ring();
+            guard.ring();
         }
         guard.unlock()?;
         Ok(given)

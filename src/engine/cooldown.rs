@@ -191,7 +191,7 @@ impl<E: Env> Engine<'_, E> {
         let paused = self.report(&mut change, report, now)?;
         change.commit();
         self.serve(guard, given, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(paused)
     }
 
@@ -230,7 +230,7 @@ impl<E: Env> Engine<'_, E> {
         change.commit();
         if is_closed {
             self.rejudge(guard, now)?;
-            self.block.ring();
+            guard.ring();
         }
         Ok(is_closed)
     }

@@ -81,7 +81,7 @@ impl<E: Env> Engine<'_, E> {
         change.commit();
         let now = self.now(guard, 0)?;
         self.serve(guard, u64::MAX, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(())
     }
 

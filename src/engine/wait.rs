@@ -253,18 +253,21 @@ impl<E: Env> Engine<'_, E> {
 
     /// Of several waiters of one process, one may have been told of an instant for all of them: when it leaves, the next
     /// one has to know. Who comes first may be stopped.
-    fn pass_alarm_on(&self, guard: &Guard<'_, E>, slot: u64, mask: u64, at: u64) -> Result<(), Fault> {
+    fn pass_alarm_on(&self, guard: &mut Guard<'_, E>, slot: u64, mask: u64, at: u64) -> Result<(), Fault> {
         if at == NEVER {
             return Ok(());
         }
+        let mut next = None;
         self.walk(guard, |waiter| {
             let is_next = guard.get(self.table.map.link(waiter, LinkWord::Slot))? == slot
                 && self.read(waiter, WaiterWord::Mask)? == mask;
-            if is_next {
-                self.rouse(waiter, slot, at)?;
-            }
+            next = is_next.then_some(waiter);
             Ok(!is_next)
-        })
+        })?;
+        match next {
+            Some(waiter) => self.rouse(guard, waiter, slot, at).map(drop),
+            None => Ok(()),
+        }
     }
 
     fn collect(&self, guard: &mut Guard<'_, E>, place: &mut Place) -> Result<(), Fault> {
@@ -291,7 +294,7 @@ impl<E: Env> Engine<'_, E> {
         self.note(place.waiter, WaiterWord::WakesAt, at)?;
         let offset = guard.get(StateMap::CLOCK_OFFSET)?;
         place.wakes_at = if at == NEVER { NEVER } else { time.reached(at.wrapping_sub(offset)) };
-        place.seen = self.block.env.load32(self.waiters.doorbell(place.waiter)?, Acquire);
+        place.seen = self.block.env.load32(self.doorbell(place.waiter)?, Acquire);
         Ok(())
     }
 
@@ -360,7 +363,7 @@ impl<E: Env> Engine<'_, E> {
         mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let env = self.block.env;
-        let doorbell = self.waiters.doorbell(place.waiter)?;
+        let doorbell = self.doorbell(place.waiter)?;
         let until = deadline.min(place.wakes_at);
         // Either we see that the set was removed, or whoever removes it sees us and rings.
         env.fence(SeqCst);

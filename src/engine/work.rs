@@ -107,7 +107,7 @@ impl<E: Env> Engine<'_, E> {
         self.append(&mut change, List::Ready, item)?;
         self.count_work(&mut change, WorkWord::Pushed, 1)?;
         change.commit();
-        self.block.ring();
+        guard.ring();
         Ok(Pushed::Pushed)
     }
 
@@ -219,7 +219,7 @@ impl<E: Env> Engine<'_, E> {
             return Ok(false);
         }
         self.end_item(guard, lease.item, verdict, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(true)
     }
 
@@ -333,7 +333,7 @@ impl<E: Env> Engine<'_, E> {
         }
         change.commit();
         self.serve(guard, given, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(is_held.then_some(paused))
     }
 
@@ -344,7 +344,7 @@ impl<E: Env> Engine<'_, E> {
             let mut change = guard.begin();
             self.park_in(&mut change, lease.item)?;
             change.commit();
-            self.block.ring();
+            guard.ring();
         }
         Ok(is_held)
     }
@@ -366,7 +366,7 @@ impl<E: Env> Engine<'_, E> {
         let mut change = guard.begin();
         change.set(self.table.map.work(WorkWord::Closed), 1)?;
         change.commit();
-        self.block.ring();
+        guard.ring();
         Ok(())
     }
 

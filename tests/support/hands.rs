@@ -67,7 +67,7 @@ pub fn finish(set: &LimitSet, charges: &[Charge], cancel: bool) {
 /// What a sleeper does: looks if it was rung. Gives what it was granted.
 pub fn look(set: &LimitSet, waits: &mut Waits) -> Option<Vec<Charge>> {
     let parts = set.parts().unwrap();
-    let doorbell = parts.waiters.doorbell(waits.place.waiter).unwrap();
+    let doorbell = parts.doorbell(waits.place.waiter).unwrap();
     if doorbell.load(Acquire) == waits.place.seen {
         return None;
     }
