@@ -1,0 +1,12 @@
+//! `limitset man`: the manual page.
+
+use crate::context::{Context, Outcome};
+use crate::failure::Failure;
+
+/// Print the manual page
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: &Args, _context: &Context) -> Outcome {
+    Err(Failure::usage("this command is not part of this build"))
+}

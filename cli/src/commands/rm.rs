@@ -1,0 +1,15 @@
+//! `limitset rm`: removing a set.
+
+use crate::context::{Context, Outcome};
+use crate::failure::Failure;
+
+/// Remove a set
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The set
+    name: String,
+}
+
+pub(crate) fn run(_args: &Args, _context: &Context) -> Outcome {
+    Err(Failure::usage("this command is not part of this build"))
+}

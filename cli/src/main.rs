@@ -1,0 +1,48 @@
+//! The `limitset` command: make, see and use limits from a shell. It translates the library and has no rules of its
+//! own.
+//!
+//! ```text
+//! args       the command line
+//! grammar    limits, needs and times as text; errors point at the character
+//! context    what every command is given: how to print, whom to trust
+//! failure    what went wrong, and with which exit code
+//! table      aligned columns for people
+//! commands   one file each
+//! ```
+
+mod args;
+mod commands;
+mod context;
+mod exit;
+mod failure;
+mod grammar;
+mod table;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::Cli;
+use crate::context::Context;
+use crate::exit::Exit;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are no errors, and go to stdout. Nothing is left to do if they cannot be written.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+        }
+    };
+    let context = Context::new(cli.json, cli.any_owner);
+    match commands::run(cli.command, &context) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            let _ = io::stdout().flush();
+            let _ = failure.print(&context, &mut io::stderr().lock());
+            failure.exit.into()
+        }
+    }
+}
