@@ -67,12 +67,17 @@ impl Segment {
         for signal in unblock {
             signals.add(Signal::try_from(*signal)?);
         }
-        let spawned = nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).and_then(|(end, others)| {
-            process::inherit(&mut command, [life.as_raw_fd(), others.as_raw_fd()], signals);
-            Ok((command.spawn()?, end))
-        });
+        let children_wait = process::ChildrenWait::new();
+        let spawned =
+            nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).and_then(|(end, others)| {
+                process::inherit(&mut command, [life.as_raw_fd(), others.as_raw_fd()], signals);
+                Ok((command.spawn()?, end))
+            });
         match spawned {
-            Ok((child, end)) => Ok((child, LentLife { inner: self.inner.clone(), life, end })),
+            Ok((child, end)) => {
+                let inner = self.inner.clone();
+                Ok((child, LentLife { inner, life, end, _children_wait: children_wait }))
+            }
             Err(error) => {
                 descriptors.kept.put_back(life);
                 Err(error)
@@ -89,6 +94,8 @@ pub struct LentLife {
     life: OwnedFd,
     /// Says when nobody has the other end any more.
     end: OwnedFd,
+    /// So that the command can be asked how it ended, also where the program ignores that.
+    _children_wait: Option<process::ChildrenWait>,
 }
 
 impl LentLife {

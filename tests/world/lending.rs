@@ -75,8 +75,10 @@ pub(crate) fn role(arguments: &[String]) {
         }
         // Could lend it, and only forks.
         "fork" => {
-            let child = Forked::new(|| loop {
-                nix::unistd::pause();
+            let child = Forked::new(|| {
+                loop {
+                    nix::unistd::pause();
+                }
             });
             say(&child.pid().to_string());
             listen();
