@@ -1,7 +1,11 @@
 //! What tests of the command share: running the real binary, and sets with names of their own that are gone afterwards.
 
 #![allow(dead_code, reason = "each test uses some of it")]
-#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests stop at the first surprise, like the tests")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
 
 use std::fs;
 use std::path::PathBuf;
@@ -104,4 +108,19 @@ impl std::ops::Deref for Name {
     fn deref(&self) -> &str {
         &self.0
     }
+}
+
+/// Runs a test; ends the whole process if it hangs. Generous, because machines are noisy.
+pub(crate) fn watched(test: impl FnOnce()) {
+    let (done, finished) = std::sync::mpsc::channel::<()>();
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    std::thread::spawn(move || {
+        let limit = std::time::Duration::from_secs(300);
+        if finished.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{name} hangs: nothing for {limit:?}");
+            std::process::abort();
+        }
+    });
+    test();
+    drop(done);
 }
