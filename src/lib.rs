@@ -82,6 +82,7 @@ mod clock;
 mod cooldown;
 #[doc(hidden)]
 pub mod core;
+mod declared;
 #[doc(hidden)]
 pub mod engine;
 pub mod error;
@@ -116,6 +117,7 @@ pub use crate::charge::Charged;
 pub use crate::clock::Clock;
 pub use crate::cooldown::{CooldownStats, Pause};
 pub use crate::core::Participant;
+pub use crate::declared::Declaration;
 pub use crate::engine::Reason;
 pub use crate::future::AcquireFuture;
 pub use crate::limit::{
