@@ -75,6 +75,7 @@ compile_error!(
 
 mod acquisition;
 mod answer;
+mod audit;
 mod background;
 mod builder;
 mod charge;
@@ -112,6 +113,7 @@ pub use crate::answer::{
     AcquireError, Denial, Holder, LimitStatus, ManageError, RunError, Statuses, TimedOut, Unavailable,
     UsageError,
 };
+pub use crate::audit::{Audit, AuditCheck, Finding, Gravity, Repaired};
 pub use crate::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
 pub use crate::charge::Charged;
 pub use crate::clock::Clock;
