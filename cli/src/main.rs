@@ -6,6 +6,8 @@
 //! grammar    limits, needs and times as text; errors point at the character
 //! context    what every command is given: how to print, whom to trust
 //! failure    what went wrong, and with which exit code
+//! set_file   a set as a file describes it
+//! text       instants, sizes, counts
 //! table      aligned columns for people
 //! commands   one file each
 //! ```
@@ -16,7 +18,9 @@ mod context;
 mod exit;
 mod failure;
 mod grammar;
+mod set_file;
 mod table;
+mod text;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

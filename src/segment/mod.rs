@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! name       which file a name is
+//! generated  names that nobody chose
 //! options    what a segment shall be
 //! create     complete or absent
 //! adopt      a file of somebody else becomes a segment
@@ -19,6 +20,7 @@ mod attach;
 mod create;
 mod enrol;
 mod lend;
+mod generated;
 mod name;
 mod observer;
 mod options;

@@ -1,15 +1,27 @@
 //! `limitset reset`: rates as new.
 
-use crate::context::{Context, Outcome};
-use crate::failure::Failure;
+use serde::Serialize;
 
-/// Make every rate as if nobody had used it
+use crate::context::{Context, Outcome};
+use crate::exit::Exit;
+
+/// Make every rate as if nobody had used it, and forgive debt; permits stay with their holders
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
     name: String,
 }
 
-pub(crate) fn run(_args: &Args, _context: &Context) -> Outcome {
-    Err(Failure::usage("this command is not part of this build"))
+#[derive(Debug, Serialize)]
+struct Done {
+    name: String,
+    reset: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
+    let set = context.attach(&args.name)?;
+    set.reset()?;
+    let done = Done { name: args.name.clone(), reset: true };
+    context.print(&done, |out| writeln!(out, "{}: every rate is as new", done.name))?;
+    Ok(Exit::Done)
 }

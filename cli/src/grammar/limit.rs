@@ -17,7 +17,6 @@ pub(crate) struct LimitText {
     pub(crate) number: u64,
     window: Option<Duration>,
     options: Options,
-    text: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,7 +62,7 @@ impl LimitText {
                 if window.is_none() { "/ and a time, or the end" } else { ": and an option, or the end" };
             return Err(cursor.expected(what));
         }
-        Ok(Self { key, number, window, options, text: text.to_owned() })
+        Ok(Self { key, number, window, options })
     }
 
     /// The limit it describes; what was not said is as the library has it.
@@ -102,9 +101,15 @@ impl LimitText {
         full.limit()
     }
 
-    /// As it was written.
-    pub(crate) fn text(&self) -> &str {
-        &self.text
+    /// A limit that a set has, with the numbers it has now.
+    pub(crate) fn live(declared: &Limit, now: &LimitStats) -> Limit {
+        let same = Self {
+            key: now.key.clone(),
+            number: now.capacity,
+            window: now.window,
+            options: Options::default(),
+        };
+        same.changed(declared, now)
     }
 }
 
