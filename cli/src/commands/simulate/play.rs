@@ -60,8 +60,11 @@ pub(super) fn play(limits: &[Limit], load: &Load, wait: Duration) -> Result<Vec<
         }
         let retry = stage.serve()?;
         let now = stage.now;
-        stage.waiting.retain(|it| it.until > now);
-        let deadline = stage.waiting.iter().map(|it| it.until).min();
+        // All wait equally long, so whoever came first gives up first.
+        while stage.waiting.front().is_some_and(|it| it.until <= now) {
+            stage.waiting.pop_front();
+        }
+        let deadline = stage.waiting.front().map(|it| it.until);
         let release = stage.releases.peek().map(|Reverse((at, _))| *at);
         let arrival = load.asks.get(next).map(|ask| ask.at);
         // What is held at the end need not be waited for when nobody waits for it.
@@ -91,22 +94,30 @@ impl Stage<'_> {
 
     /// Admits whom the limits allow, in order; nobody overtakes one who waits for the same. Gives when to ask again.
     fn serve(&mut self) -> Result<Option<Duration>, Failure> {
-        let mut taken_by_earlier: Vec<String> = Vec::new();
+        let mut wanted_by_earlier: Vec<String> = Vec::new();
         let mut retry: Option<Duration> = None;
-        for waiting in std::mem::take(&mut self.waiting) {
-            let Some(ask) = self.asks.get(waiting.place) else { continue };
+        let mut index = 0;
+        while let Some(place) = self.waiting.get(index).map(|it| it.place) {
+            if wanted_by_earlier.len() >= self.set.limits().len() {
+                break;
+            }
+            let Some(ask) = self.asks.get(place) else { break };
             let wanted = self.keys(ask);
-            if wanted.iter().any(|key| taken_by_earlier.contains(key)) {
-                self.waiting.push_back(waiting);
+            if wanted.iter().any(|key| wanted_by_earlier.contains(key)) {
+                index += 1;
                 continue;
             }
             let amounts: Vec<_> = ask.amounts.iter().map(|(key, amount)| (key.as_str(), *amount)).collect();
             match self.set.try_acquire(&amounts[..]) {
-                Ok(held) => self.admit(waiting.place, ask.hold, held),
+                Ok(held) => {
+                    self.admit(place, ask.hold, held);
+                    self.waiting.remove(index);
+                }
                 Err(AcquireError::Never { .. }) => {
-                    if let Some(fate) = self.fates.get_mut(waiting.place) {
+                    if let Some(fate) = self.fates.get_mut(place) {
                         fate.is_never = true;
                     }
+                    self.waiting.remove(index);
                 }
                 Err(error @ AcquireError::BadRequest(_)) => {
                     let failure = Failure::from(error);
@@ -118,8 +129,8 @@ impl Stage<'_> {
                 Err(error @ (AcquireError::Denied(_) | AcquireError::CoolingDown { .. })) => {
                     let at = error.retry_after().map(|after| self.now.saturating_add(after));
                     retry = [retry, at].into_iter().flatten().min();
-                    taken_by_earlier.extend(wanted);
-                    self.waiting.push_back(waiting);
+                    wanted_by_earlier.extend(wanted);
+                    index += 1;
                 }
                 Err(error) => return Err(error.into()),
             }
