@@ -1,7 +1,11 @@
 //! What tests of the command share: running the real binary, and sets with names of their own that are gone afterwards.
 
 #![allow(dead_code, reason = "each test uses some of it")]
-#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests stop at the first surprise, like the tests")]
+#![allow(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
 
 use std::fs;
 use std::path::PathBuf;
