@@ -137,7 +137,8 @@ pub use crate::prefork::{
 pub use crate::queue::{Finished, QueueError, QueueStats, WorkItem, WorkQueue};
 pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
 pub use crate::segment::{
-    Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,
+    LentLife, Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions,
+    SemaphoreState,
 };
 pub use crate::set::LimitSet;
 

@@ -9,6 +9,7 @@
 //! attach     from a name to a checked mapping
 //! view       regions of a checked mapping, as the protocol wants them
 //! enrol      becoming a participant; again after a fork
+//! lend       a command that keeps its participant alive
 //! remove     so that everybody notices
 //! observer   looking without taking part
 //! ```
@@ -18,6 +19,7 @@ mod adopt;
 mod attach;
 mod create;
 mod enrol;
+mod lend;
 mod generated;
 mod name;
 mod observer;
@@ -45,6 +47,7 @@ use crate::sys::machine::Machine;
 
 #[cfg(feature = "shared_memory")]
 pub(crate) use self::adopt::Adopted;
+pub use self::lend::LentLife;
 pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;

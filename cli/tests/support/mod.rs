@@ -109,3 +109,18 @@ impl std::ops::Deref for Name {
         &self.0
     }
 }
+
+/// Runs a test; ends the whole process if it hangs. Generous, because machines are noisy.
+pub(crate) fn watched(test: impl FnOnce()) {
+    let (done, finished) = std::sync::mpsc::channel::<()>();
+    let name = std::thread::current().name().unwrap_or("a test").to_owned();
+    std::thread::spawn(move || {
+        let limit = std::time::Duration::from_secs(300);
+        if finished.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{name} hangs: nothing for {limit:?}");
+            std::process::abort();
+        }
+    });
+    test();
+    drop(done);
+}
