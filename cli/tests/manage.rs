@@ -232,35 +232,6 @@ fn rm_takes_away_what_is_damaged_only_by_force_and_never_a_strange_file() {
 }
 
 #[test]
-fn gc_removes_generated_sets_that_nobody_uses_and_nothing_else() {
-    /// A generated name, gone afterwards.
-    struct Generated(String);
-    impl Drop for Generated {
-        fn drop(&mut self) {
-            let _ = fs::remove_file(format!("/dev/shm/limitset.{}", self.0));
-        }
-    }
-    let (used, idle) = (Generated(Segment::generated_name()), Generated(Segment::generated_name()));
-    let chosen = Name::with("auto", &["db=1"]);
-    let create = |name: &str| LimitSet::builder().limit(ResourceLimit::new("db", 1)).create(name).unwrap();
-    let attached = create(&used.0);
-    drop(create(&idle.0));
-    // Others may run this test at the same time, so nothing is said about sets that are not ours.
-    let has = |ran: &serde_json::Value, field: &str, name: &str| {
-        let is_it = |it: &serde_json::Value| it == name || it["name"] == name;
-        ran[field].as_array().unwrap().iter().any(is_it)
-    };
-    let young = run(&["gc", "--json"]).ends(0).json();
-    assert!(has(&young, "kept", &idle.0) && has(&young, "kept", &used.0), "{young}");
-    let dry = run(&["gc", "--older-than", "0", "--dry-run", "--json"]).ends(0).json();
-    assert!(has(&dry, "removed", &idle.0) && has(&dry, "kept", &used.0), "{dry}");
-    assert!(LimitSet::observe(&idle.0).is_ok());
-    run(&["gc", "--older-than", "0"]).ends(0);
-    assert!(LimitSet::observe(&idle.0).is_err());
-    assert!(attached.try_acquire(()).is_ok() && chosen.path().exists());
-}
-
-#[test]
 fn a_queue_of_work_is_shown() {
     let name = Name::new("work");
     let set = LimitSet::builder()
