@@ -6,6 +6,7 @@
 //! grammar    limits, needs and times as text; errors point at the character
 //! context    what every command is given: how to print, whom to trust
 //! failure    what went wrong, and with which exit code
+//! machine    what doctor looks at
 //! set_file   a set as a file describes it
 //! text       instants, sizes, counts
 //! table      aligned columns for people
@@ -18,6 +19,7 @@ mod context;
 mod exit;
 mod failure;
 mod grammar;
+mod machine;
 mod set_file;
 mod table;
 mod text;

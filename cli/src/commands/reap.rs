@@ -20,8 +20,12 @@ struct Done {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
+    // To attach may return some already: those of a dead process whose slot this one got.
+    let before = context.observe(&args.name)?.stats()?.reaped_permits;
     let set = context.attach(&args.name)?;
-    let done = Done { name: args.name.clone(), returned_permits: set.reap()? };
+    set.reap()?;
+    let returned_permits = set.stats()?.reaped_permits.saturating_sub(before);
+    let done = Done { name: args.name.clone(), returned_permits };
     context.print(&done, |out| {
         writeln!(out, "{}: {} returned", done.name, text::count(done.returned_permits, "permit", "permits"))
     })?;
