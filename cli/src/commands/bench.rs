@@ -20,6 +20,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::grammar;
 use crate::table::Table;
+use crate::text;
 
 /// Measure a scratch set on this machine: throughput, latency, fairness
 ///
@@ -237,7 +238,11 @@ impl Benched {
         }
         table.print(context, out)?;
         if let Some(best) = self.best_workers {
-            let text = format!("{best} workers: more carry at most {:.0}% more", (GROWTH - 1.0) * 100.0);
+            let text = format!(
+                "{}: more carry at most {:.0}% more",
+                text::count(best.into(), "worker", "workers"),
+                (GROWTH - 1.0) * 100.0
+            );
             writeln!(out, "\n{}", context.good(&text))?;
         }
         Ok(())
