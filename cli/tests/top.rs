@@ -256,14 +256,14 @@ fn top_leaves_the_terminal_clean_whatever_ends_it() {
         let (a, ..) = sets();
         for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129)] {
             terminal.top(&a);
-            terminal.until(|screen| screen.contains("limitset top"));
+            terminal.until(|screen| screen.contains("q end"));
             assert_eq!([terminal.flag("alternate_on"), terminal.flag("cursor_flag")], ["1", "0"]);
             kill(terminal.process(), signal).unwrap();
             terminal.clean_end(code);
         }
         // Stopped and continued, as by a shell.
         terminal.top(&a);
-        terminal.until(|screen| screen.contains("limitset top"));
+        terminal.until(|screen| screen.contains("q end"));
         let process = terminal.process();
         kill(process, Signal::SIGTSTP).unwrap();
         terminal.until(|screen| screen.to_lowercase().contains("stopped"));
@@ -271,7 +271,7 @@ fn top_leaves_the_terminal_clean_whatever_ends_it() {
         terminal.run("fg");
         terminal.until(|screen| line(screen, "connections").contains("0/2"));
         terminal.keys(&["q"]);
-        terminal.until(|screen| screen.contains("ready>") && !screen.contains("limitset top  "));
+        terminal.until(|screen| screen.contains("ready>") && !screen.contains("q end"));
         assert_eq!([terminal.flag("alternate_on"), terminal.flag("cursor_flag")], ["0", "1"]);
     });
 }
@@ -283,8 +283,13 @@ fn top_has_no_colours_where_they_are_not_wanted() {
         let (a, ..) = sets();
         let _holders = Holders::start(&a, 2);
         let coloured = || terminal.tmux(&["capture-pane", "-p", "-e"]);
-        let has_colour =
-            |text: &str| text.contains("\x1b[3") || text.contains("\x1b[9") || text.contains(";3");
+        // 39 and 49 are the terminal's own.
+        let has_colour = |text: &str| {
+            let codes = text.split("\x1b[").skip(1).filter_map(|rest| rest.split('m').next());
+            codes
+                .flat_map(|codes| codes.split(';'))
+                .any(|code| code.parse().is_ok_and(|code: u32| matches!(code, 30..=38 | 40..=48 | 90..=107)))
+        };
         terminal.top(&a);
         terminal.until(|screen| screen.matches("connections=1").count() == 2);
         assert!(has_colour(&coloured()));

@@ -120,11 +120,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         None => Load::steady(args)?,
     };
     let wait = grammar::length(&args.wait)?;
-    let mut scenarios = vec![Scenario::new(&limits, &load, wait, args.each)?];
+    let mut compared = vec![limits];
     if !args.what_if.is_empty() {
-        let limits = replaced(&args.limit, &args.what_if)?;
-        scenarios.push(Scenario::new(&limits, &load, wait, args.each)?);
+        compared.push(replaced(&args.limit, &args.what_if)?);
     }
+    let scenario = |limits: &Vec<Limit>| Scenario::new(limits, &load, wait, args.each);
+    let scenarios = compared.iter().map(scenario).collect::<Result<Vec<_>, _>>()?;
     let simulated = Simulated {
         seconds: load.end.as_secs_f64(),
         requests: load.asks.len(),
