@@ -1,6 +1,14 @@
 //! What goes wrong: no such set, bad grammar, no permission, damage, no room. Each has its exit code, its word for
 //! programs, and says what to do; nothing panics.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
 mod support;
 
 use std::fs;

@@ -1,5 +1,13 @@
 //! Making, seeing, changing and removing sets, through the real binary.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
 mod support;
 
 use std::fs;

@@ -1,6 +1,14 @@
 //! `docs/cli.md` is what the command does: every command has its section, every example runs, and the JSON has the shape
 //! that is shown there.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
 mod support;
 
 use std::fs;
