@@ -25,7 +25,7 @@ fn a_created_set_is_the_one_that_a_program_declares() {
         "create",
         &name,
         "--limit",
-        "call_count=500/min",
+        "calls=500/min",
         "--limit",
         "tokens=200000/min:gcra:burst=50000",
         "-l",
@@ -177,11 +177,13 @@ fn set_changes_numbers_live_and_keeps_what_it_is_not_told() {
         [numbers("tokens"), numbers("rows"), numbers("db")],
         [(300_000, 50_000, 1), (20, 20, 1), (2, 2, 1)]
     );
-    assert_eq!(numbers("calls").2, 0);
+    assert_eq!(numbers("call_count").2, 0);
     let other = run(&["set", &name, "tokens=5/min:leaky_bucket", "db=1"]).ends(5);
     assert!(other.err().contains("only numbers can be changed"), "{other:?}");
     assert_eq!(set.stats().unwrap().limit("db").unwrap().capacity, 2, "all or none");
-    assert!(run(&["set", &name, "connections=9"]).ends(2).err().contains("it has calls, tokens, rows, db"));
+    assert!(
+        run(&["set", &name, "connections=9"]).ends(2).err().contains("it has call_count, tokens, rows, db")
+    );
     assert!(run(&["set", &name, "db=0"]).ends(2).err().contains("capacity 0"));
 }
 

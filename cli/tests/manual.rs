@@ -14,7 +14,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use limitset::{LimitSet, QueueOptions};
+use limitset::{Algorithm, CallLimit, LimitSet, QueueOptions, RateLimit, ResourceLimit};
 use serde_json::Value;
 use support::{Name, run};
 
@@ -151,6 +151,24 @@ fn a_work_queue_has_the_shape_in_the_manual() {
     assert!(found["queue"].is_object());
     assert_eq!(differs(&shown["queue"], &found["queue"], ""), None);
     drop(set);
+}
+
+#[test]
+fn the_set_that_the_readme_creates_is_the_one_that_its_program_opens() {
+    let readme = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap();
+    let line = readme.lines().find_map(|line| line.strip_prefix("limitset create openai ")).unwrap();
+    let name = Name::new("readme");
+    let args: Vec<_> = ["create", &name].into_iter().chain(line.split_whitespace()).collect();
+    run(&args).ends(0);
+    // As in the README.
+    let limits = LimitSet::builder()
+        .limit(CallLimit::per_minute(500))
+        .limit(RateLimit::per_minute("tokens", 200_000).algorithm(Algorithm::Gcra))
+        .limit(ResourceLimit::new("connections", 8))
+        .config("region", "us-east-1")
+        .open(&*name)
+        .unwrap();
+    assert_eq!(limits.limits().len(), 3);
 }
 
 #[test]
