@@ -54,6 +54,11 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{left} {}", units.get(scale).unwrap_or(&"bytes"))
 }
 
+/// Words that somebody else chose, safe for a terminal: whatever would control it is a question mark.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
 /// A number of things: `1 process`, `2 processes`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })

@@ -86,7 +86,9 @@ fn errors_of_grammar_point_at_the_character() {
         "does not know",
     );
     run(&["create", &name]).ends(2);
-    run(&["fly"]).ends(2);
+    let ran = run(&["fly", "--json"]).ends(2);
+    assert_eq!(ran.error_json()["error"]["code"], "usage");
+    assert!(run(&["fly"]).ends(2).err().contains("unrecognized subcommand"));
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 use std::time::Duration;
 
 use limitset::{CallLimit, LimitSet, QueueOptions, RateLimit, ResourceLimit, Segment};
@@ -132,10 +133,51 @@ fn show_tells_who_holds_what_and_the_format_version() {
 }
 
 #[test]
-fn colours_are_for_terminals_only() {
+fn colours_are_for_terminals_only_and_not_for_those_who_want_none() {
     let name = Name::with("plain", &["a=1"]);
     assert!(!run(&["show", &name]).ends(0).out().contains('\x1b'));
-    assert!(!run(&["check", &name]).ends(0).out().contains('\x1b'));
+    let in_a_terminal = |set: &str| {
+        let line = format!("{set} exec '{}' check {}", env!("CARGO_BIN_EXE_limitset"), &*name);
+        let ran =
+            Command::new("script").args(["--quiet", "--return", "--command", &line, "/dev/null"]).output();
+        ran.ok()
+            .filter(|ran| ran.status.success())
+            .map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    let Some(coloured) = in_a_terminal("TERM=xterm") else {
+        eprintln!("SKIPPED colours in a terminal: there is no `script` here that could make one");
+        return;
+    };
+    assert!(coloured.contains("\x1b[32m"), "{coloured:?}");
+    for none in ["TERM=xterm NO_COLOR=1", "TERM=dumb"] {
+        let plain = in_a_terminal(none).unwrap();
+        assert!(plain.contains("is sound") && !plain.contains('\x1b'), "{none}: {plain:?}");
+    }
+}
+
+#[test]
+fn words_of_others_cannot_control_the_terminal() {
+    let name = Name::new("escape");
+    let key = "a\u{1b}[2J";
+    let builder = LimitSet::builder().limit(ResourceLimit::new(key, 1)).config("b\u{1b}[2J", "c\u{7}");
+    let set = builder.create(&*name).unwrap();
+    let _held = set.acquire(()).unwrap();
+    for args in [
+        &["show", &name][..],
+        &["list"],
+        &["try", &name],
+        &["check", &name],
+        &["set", &name, "\"a\u{1b}[2J\"=2"],
+    ] {
+        let ran = run(args);
+        assert!(
+            !ran.out().contains(['\u{1b}', '\u{7}']) && !ran.err().contains('\u{1b}'),
+            "{args:?}: {ran:?}"
+        );
+    }
+    assert!(run(&["show", &name]).ends(0).out().contains("a?[2J"));
+    let exported = run(&["export", &name]).ends(0).out();
+    assert!(!exported.contains('\u{1b}'), "{exported}");
 }
 
 #[test]
