@@ -163,6 +163,15 @@ impl LimitSetBuilder {
         Ok(set)
     }
 
+    /// How many bytes such a set has, if it can be.
+    ///
+    /// # Errors
+    ///
+    /// A limit, an option or a setting that cannot be.
+    pub fn bytes(&self) -> Result<u64, OpenError> {
+        Ok(self.options()?.bytes().map_err(CreateError::from)?)
+    }
+
     /// Creates a set that must not exist yet.
     ///
     /// # Errors

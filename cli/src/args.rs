@@ -18,7 +18,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-const AFTER: &str = "A NAME is a set in /dev/shm; with a / in it, a file. \
+pub(crate) const AFTER: &str = "A NAME is a set in /dev/shm; with a / in it, a file. \
 Exit codes: 0 done, 1 failed, 2 usage, 3 no such set, 4 unsound, 5 conflict, 69 unavailable, 75 denied or timed out, \
 76 never, 77 no permission.";
 

@@ -38,13 +38,16 @@ impl Context {
         text: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> Result<(), Failure> {
         let mut out = io::stdout().lock();
-        if self.json {
-            serde_json::to_writer_pretty(&mut out, answer).map_err(io::Error::from)?;
-            writeln!(out)?;
-        } else {
-            text(&mut out)?;
-        }
-        Ok(out.flush()?)
+        let written = (|| {
+            if self.json {
+                serde_json::to_writer_pretty(&mut out, answer)?;
+                writeln!(out)?;
+            } else {
+                text(&mut out)?;
+            }
+            out.flush()
+        })();
+        written.map_err(|error| Failure::from(error).about("could not write the answer"))
     }
 
     /// Emphasised, where the terminal can do it.

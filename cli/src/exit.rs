@@ -52,3 +52,30 @@ impl From<Exit> for ExitCode {
         Self::from(exit.number())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_manual_and_the_help_have_every_code() {
+        let manual = include_str!("../../docs/cli.md");
+        let all = [
+            Exit::Done,
+            Exit::Failed,
+            Exit::Usage,
+            Exit::NoSet,
+            Exit::Unsound,
+            Exit::Conflict,
+            Exit::Unavailable,
+            Exit::Later,
+            Exit::Never,
+            Exit::NoPermission,
+        ];
+        for exit in all {
+            let number = exit.number();
+            assert!(manual.contains(&format!("\n| {number} | ")), "{exit:?}");
+            assert!(crate::args::AFTER.contains(&format!(" {number} ")), "{exit:?}");
+        }
+    }
+}

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::grammar::BadText;
+use crate::text;
 
 /// A command that did not do what was asked.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl Failure {
             let error = json!({ "code": self.code, "exit": self.exit.number(), "message": self.message });
             return writeln!(out, "{}", json!({ "error": error }));
         }
-        writeln!(out, "limitset: {}", self.message)?;
+        writeln!(out, "limitset: {}", text::clean(&self.message))?;
         match &self.excerpt {
             Some(excerpt) => writeln!(out, "{excerpt}"),
             None => Ok(()),

@@ -32,14 +32,30 @@ use clap::Parser;
 use crate::args::Cli;
 use crate::context::Context;
 use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Says what is wrong with a command line that was not understood, as it asked for as far as it was.
+fn misused(error: &clap::Error) -> Exit {
+    let own = std::env::args_os().take_while(|arg| arg != "--");
+    if own.into_iter().any(|arg| arg == "--json") {
+        let failure = Failure::usage(error.to_string().trim_end());
+        let _ = failure.print(&Context::new(true, false), &mut io::stderr().lock());
+    } else {
+        let _ = error.print();
+    }
+    Exit::Usage
+}
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version are no errors, and go to stdout. Nothing is left to do if they cannot be written.
+            if error.use_stderr() {
+                return misused(&error).into();
+            }
             let _ = error.print();
-            return if error.use_stderr() { Exit::Usage.into() } else { Exit::Done.into() };
+            return Exit::Done.into();
         }
     };
     let context = Context::new(cli.json, cli.any_owner);

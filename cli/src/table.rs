@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 
 use crate::context::Context;
+use crate::text;
 
-/// Rows under a heading. Numbers are aligned to the right.
+/// Rows under a heading. Numbers are aligned to the right. Cells may be words of others.
 pub(crate) struct Table {
     heading: Vec<&'static str>,
     rows: Vec<Vec<String>>,
@@ -16,7 +17,7 @@ impl Table {
     }
 
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        self.rows.push(cells.into_iter().collect());
+        self.rows.push(cells.into_iter().map(|cell| text::clean(&cell)).collect());
     }
 
     pub(crate) fn is_empty(&self) -> bool {

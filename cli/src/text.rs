@@ -12,7 +12,8 @@ pub(crate) fn instant(at: SystemTime) -> String {
 
 /// Year, month and day of a number of days since 1970, by the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let (mut year, mut left) = (1970 + days / 146_097 * 400, days % 146_097);
     while left >= 365 + u64::from(is_leap(year)) {
         left -= 365 + u64::from(is_leap(year));
@@ -51,6 +52,11 @@ pub(crate) fn size(bytes: u64) -> String {
         scale += 1;
     }
     format!("{left} {}", units.get(scale).unwrap_or(&"bytes"))
+}
+
+/// Words that somebody else chose, safe for a terminal: whatever would control it is a question mark.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// A number of things: `1 process`, `2 processes`.

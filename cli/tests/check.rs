@@ -1,5 +1,13 @@
 //! `check`, `check --repair`, `reap` and `doctor`, on sets that lost a process or were damaged.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
 mod support;
 
 use std::fs;

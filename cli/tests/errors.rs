@@ -1,6 +1,14 @@
 //! What goes wrong: no such set, bad grammar, no permission, damage, no room. Each has its exit code, its word for
 //! programs, and says what to do; nothing panics.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
 mod support;
 
 use std::fs;
@@ -78,7 +86,9 @@ fn errors_of_grammar_point_at_the_character() {
         "does not know",
     );
     run(&["create", &name]).ends(2);
-    run(&["fly"]).ends(2);
+    let ran = run(&["fly", "--json"]).ends(2);
+    assert_eq!(ran.error_json()["error"]["code"], "usage");
+    assert!(run(&["fly"]).ends(2).err().contains("unrecognized subcommand"));
 }
 
 #[test]

@@ -1,5 +1,13 @@
 //! `apply` and `export`: sets as files.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
 mod support;
 
 use std::fs;
@@ -66,7 +74,7 @@ fn what_is_exported_is_applied_again_to_the_letter() {
         .unwrap();
     set.reconfigure([CallLimit::per_minute(600)]).unwrap();
     let text = run(&["export", &name]).ends(0).out();
-    assert!(text.contains("call_count=600/min"), "the numbers of now: {text}");
+    assert!(text.contains("\"calls=600/min\""), "the numbers of now: {text}");
     let file = Toml::new(&text);
     let kept = run(&["apply", file.path(), "--json"]).ends(0);
     assert_eq!(actions(&kept), [(name.0.clone(), "keep".to_owned())]);

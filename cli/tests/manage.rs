@@ -1,9 +1,18 @@
 //! Making, seeing, changing and removing sets, through the real binary.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests stop at the first surprise, like the tests"
+)]
+
 mod support;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::process::Command;
 use std::time::Duration;
 
 use limitset::{CallLimit, LimitSet, QueueOptions, RateLimit, ResourceLimit, Segment};
@@ -17,7 +26,7 @@ fn a_created_set_is_the_one_that_a_program_declares() {
         "create",
         &name,
         "--limit",
-        "call_count=500/min",
+        "calls=500/min",
         "--limit",
         "tokens=200000/min:gcra:burst=50000",
         "-l",
@@ -124,10 +133,51 @@ fn show_tells_who_holds_what_and_the_format_version() {
 }
 
 #[test]
-fn colours_are_for_terminals_only() {
+fn colours_are_for_terminals_only_and_not_for_those_who_want_none() {
     let name = Name::with("plain", &["a=1"]);
     assert!(!run(&["show", &name]).ends(0).out().contains('\x1b'));
-    assert!(!run(&["check", &name]).ends(0).out().contains('\x1b'));
+    let in_a_terminal = |set: &str| {
+        let line = format!("{set} exec '{}' check {}", env!("CARGO_BIN_EXE_limitset"), &*name);
+        let ran =
+            Command::new("script").args(["--quiet", "--return", "--command", &line, "/dev/null"]).output();
+        ran.ok()
+            .filter(|ran| ran.status.success())
+            .map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned())
+    };
+    let Some(coloured) = in_a_terminal("TERM=xterm") else {
+        eprintln!("SKIPPED colours in a terminal: there is no `script` here that could make one");
+        return;
+    };
+    assert!(coloured.contains("\x1b[32m"), "{coloured:?}");
+    for none in ["TERM=xterm NO_COLOR=1", "TERM=dumb"] {
+        let plain = in_a_terminal(none).unwrap();
+        assert!(plain.contains("is sound") && !plain.contains('\x1b'), "{none}: {plain:?}");
+    }
+}
+
+#[test]
+fn words_of_others_cannot_control_the_terminal() {
+    let name = Name::new("escape");
+    let key = "a\u{1b}[2J";
+    let builder = LimitSet::builder().limit(ResourceLimit::new(key, 1)).config("b\u{1b}[2J", "c\u{7}");
+    let set = builder.create(&*name).unwrap();
+    let _held = set.acquire(()).unwrap();
+    for args in [
+        &["show", &name][..],
+        &["list"],
+        &["try", &name],
+        &["check", &name],
+        &["set", &name, "\"a\u{1b}[2J\"=2"],
+    ] {
+        let ran = run(args);
+        assert!(
+            !ran.out().contains(['\u{1b}', '\u{7}']) && !ran.err().contains('\u{1b}'),
+            "{args:?}: {ran:?}"
+        );
+    }
+    assert!(run(&["show", &name]).ends(0).out().contains("a?[2J"));
+    let exported = run(&["export", &name]).ends(0).out();
+    assert!(!exported.contains('\u{1b}'), "{exported}");
 }
 
 #[test]
@@ -169,11 +219,13 @@ fn set_changes_numbers_live_and_keeps_what_it_is_not_told() {
         [numbers("tokens"), numbers("rows"), numbers("db")],
         [(300_000, 50_000, 1), (20, 20, 1), (2, 2, 1)]
     );
-    assert_eq!(numbers("calls").2, 0);
+    assert_eq!(numbers("call_count").2, 0);
     let other = run(&["set", &name, "tokens=5/min:leaky_bucket", "db=1"]).ends(5);
     assert!(other.err().contains("only numbers can be changed"), "{other:?}");
     assert_eq!(set.stats().unwrap().limit("db").unwrap().capacity, 2, "all or none");
-    assert!(run(&["set", &name, "connections=9"]).ends(2).err().contains("it has calls, tokens, rows, db"));
+    assert!(
+        run(&["set", &name, "connections=9"]).ends(2).err().contains("it has call_count, tokens, rows, db")
+    );
     assert!(run(&["set", &name, "db=0"]).ends(2).err().contains("capacity 0"));
 }
 

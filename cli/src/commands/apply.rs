@@ -15,6 +15,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::grammar::show_limit;
 use crate::set_file::{SetFile, group_name, live_limits};
+use crate::text;
 
 /// Create sets, or change them in place, as a file describes them
 ///
@@ -44,6 +45,8 @@ struct Plan {
     /// create, change, keep or conflict.
     action: &'static str,
     changes: Vec<Change>,
+    /// Whether it was done.
+    done: bool,
     #[serde(skip)]
     file: SetFile,
     #[serde(skip)]
@@ -75,8 +78,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     }
     let is_done = !args.dry_run && conflict.is_none();
     if is_done {
-        for plan in &applied.sets {
-            plan.apply(context).map_err(|failure| failure.about(format_args!("[{}]", plan.name)))?;
+        for plan in &mut applied.sets {
+            if let Err(failure) = plan.apply(context) {
+                let failure = failure.about(format_args!("[{}]", plan.name));
+                return Err(half_done(&applied, failure, context)?);
+            }
+            plan.done = true;
         }
         applied.applied = true;
     }
@@ -99,6 +106,16 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     }
 }
 
+/// What went wrong after some sets were done: they stay so, and that has to be said.
+fn half_done(applied: &Applied, mut failure: Failure, context: &Context) -> Result<Failure, Failure> {
+    context.print(applied, |_| Ok(()))?;
+    let done: Vec<_> = applied.sets.iter().filter(|plan| plan.done).map(|plan| plan.name.as_str()).collect();
+    if !done.is_empty() {
+        failure.message += &format!("; before that were done: {}", done.join(", "));
+    }
+    Ok(failure)
+}
+
 fn read(path: &PathBuf) -> Result<BTreeMap<String, SetFile>, Failure> {
     let text = if path.as_os_str() == "-" {
         let mut text = String::new();
@@ -117,8 +134,9 @@ fn read(path: &PathBuf) -> Result<BTreeMap<String, SetFile>, Failure> {
 fn plan(name: &str, file: SetFile, context: &Context) -> Result<Plan, Failure> {
     let limits = file.limits()?;
     // Everything that can be wrong with it is found before anything is changed.
-    file.builder(context)?.in_memory()?;
-    let mut plan = Plan { name: name.to_owned(), action: "create", changes: Vec::new(), file, limits };
+    file.builder(context)?.bytes()?;
+    let mut plan =
+        Plan { name: name.to_owned(), action: "create", changes: Vec::new(), done: false, file, limits };
     let found = LimitSet::builder().segment(Segment::options().any_owner(true)).observe(name);
     let set = match found {
         Ok(set) => set,
@@ -233,7 +251,8 @@ impl Plan {
         writeln!(out, "{}: {action}", context.bold(&self.name))?;
         for it in &self.changes {
             let why = if it.possible || self.action == "create" { "" } else { "  (cannot be changed live)" };
-            match (&it.from, &it.to) {
+            let clean = |text: &Option<String>| text.as_deref().map(text::clean);
+            match (clean(&it.from), clean(&it.to)) {
                 (Some(from), Some(to)) => writeln!(out, "  ~ {} {from} -> {to}{why}", it.what)?,
                 (None, Some(to)) => writeln!(out, "  {} {} {to}{why}", context.good("+"), it.what)?,
                 (Some(from), None) => writeln!(out, "  {} {} {from}{why}", context.bad("-"), it.what)?,

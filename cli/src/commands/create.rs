@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::grammar::show_limit;
 use crate::set_file::SetFile;
 use crate::text;
 
@@ -51,11 +52,11 @@ pub(crate) struct Args {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Created {
-    pub(crate) name: String,
-    pub(crate) path: String,
-    pub(crate) bytes: u64,
-    pub(crate) limits: Vec<String>,
+struct Created {
+    name: String,
+    path: String,
+    bytes: u64,
+    limits: Vec<String>,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
@@ -91,7 +92,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         (None, None) => return Err(Failure::usage("give the set a NAME, or a --path")),
     };
     let set = file.builder(context)?.create(&name)?;
-    let created = created(&name, &file, &set);
+    let created = created(&name, &set);
     context.print(&created, |out| {
         let Created { name, path, bytes, limits } = &created;
         writeln!(out, "created {} in {path} ({})", context.bold(name), text::size(*bytes))?;
@@ -101,8 +102,9 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
 }
 
 /// What was created.
-pub(crate) fn created(name: &str, file: &SetFile, set: &LimitSet) -> Created {
+fn created(name: &str, set: &LimitSet) -> Created {
     let info = set.segment().info();
     let path = info.path.display().to_string();
-    Created { name: name.to_owned(), path, bytes: info.bytes, limits: file.limits.clone() }
+    let limits = set.limits().iter().map(show_limit).collect();
+    Created { name: name.to_owned(), path, bytes: info.bytes, limits }
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(_args: &Args, context: &Context) -> Outcome {
         let mut table = Table::new(&["name", "attached", "waiting", "size", "age", "limits"]);
         for (row, listed) in rows.iter().zip(&listed) {
             let limits = match &row.error {
-                Some(error) => context.bad(error),
+                Some(error) => error.clone(),
                 None if row.kind == "segment" => "(no limits: a plain segment)".to_owned(),
                 None => row.limits.join(" "),
             };

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 use crate::grammar::{LimitText, show_limit};
+use crate::text;
 
 /// Change numbers of limits, all at one instant, for every process from its next request on
 ///
@@ -46,7 +47,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         changed.changes.push(Change { key: to.name().to_owned(), from, to: show_limit(to) });
     }
     context.print(&changed, |out| {
-        changed.changes.iter().try_for_each(|it| writeln!(out, "{}: {} -> {}", changed.name, it.from, it.to))
+        let told = |it: &Change| text::clean(&format!("{} -> {}", it.from, it.to));
+        changed.changes.iter().try_for_each(|it| writeln!(out, "{}: {}", changed.name, told(it)))
     })?;
     Ok(Exit::Done)
 }

@@ -193,7 +193,7 @@ impl Shown {
             segment.created, segment.creator_pid, segment.creator_uid
         )?;
         for (key, value) in &self.config {
-            writeln!(out, "config {key}={value}")?;
+            writeln!(out, "config {}={}", text::clean(key), text::clean(value))?;
         }
         writeln!(out)?;
         self.limit_table().print(context, out)?;

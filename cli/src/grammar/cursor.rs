@@ -3,6 +3,11 @@
 use std::fmt;
 use std::ops::Range;
 
+use limitset::limit::CALL_COUNT;
+
+/// How [`CALL_COUNT`] is written.
+const CALLS: &str = "calls";
+
 /// A text against the grammar: what is wrong, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadText {
@@ -92,7 +97,7 @@ impl<'a> Cursor<'a> {
         BadText { text: self.text.to_owned(), at: self.at..self.at + 1, what }
     }
 
-    /// A key: bare, or in quotes.
+    /// A key: bare, or in quotes. The bare word `calls` is the key that limits on calls have unless they are given one.
     pub(crate) fn key(&mut self) -> Result<String, BadText> {
         let from = self.at;
         if self.take('"') {
@@ -109,7 +114,11 @@ impl<'a> Cursor<'a> {
             }
         }
         let key = self.take_while(is_bare);
-        if key.is_empty() { Err(self.expected("a key such as tokens")) } else { Ok(key) }
+        match key.as_str() {
+            "" => Err(self.expected("a key such as tokens")),
+            CALLS => Ok(CALL_COUNT.to_owned()),
+            _ => Ok(key),
+        }
     }
 
     /// A whole number: digits, with _ between them, and perhaps k, M or G.
@@ -142,7 +151,10 @@ pub(super) fn is_bare(c: char) -> bool {
 
 /// A key as this grammar reads it.
 pub(super) fn show_key(key: &str) -> String {
-    if !key.is_empty() && key.chars().all(is_bare) {
+    if key == CALL_COUNT {
+        return CALLS.to_owned();
+    }
+    if !key.is_empty() && key != CALLS && key.chars().all(is_bare) {
         return key.to_owned();
     }
     format!("\"{}\"", key.replace('\\', "\\\\").replace('"', "\\\""))
