@@ -55,10 +55,8 @@ struct Tour {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
-    let limits: [Limit; 2] = [
-        CallLimit::per_second(20).burst(5).key("calls").into(),
-        ResourceLimit::new("connections", CONNECTIONS).into(),
-    ];
+    let limits: [Limit; 2] =
+        [CallLimit::per_second(20).burst(5).into(), ResourceLimit::new("connections", CONNECTIONS).into()];
     let options = Segment::options().words("demo", crew::WORDS);
     let set = LimitSet::builder().limits(limits.clone()).segment(options).open_anonymous()?;
     let mut stage = Stage::new(*context, args.fast);

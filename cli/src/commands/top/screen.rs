@@ -87,7 +87,7 @@ impl Screen {
     pub(super) fn next_event(&mut self, at_most: Duration) -> io::Result<Event> {
         let until = Instant::now() + at_most;
         loop {
-            while let Some(info) = self.signals.read_signal()? {
+            if let Some(info) = self.signals.read_signal()? {
                 let number = i32::try_from(info.ssi_signo).unwrap_or(0);
                 if number != Signal::SIGTSTP as i32 {
                     return Ok(Event::Ended(number));
