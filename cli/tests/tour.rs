@@ -33,7 +33,7 @@ fn simulate_says_exactly_what_would_have_been_admitted() {
         let scenario = &told["scenarios"][0];
         assert_eq!((told["requests"].as_u64(), scenario["admitted"].as_u64()), (Some(100), Some(14)));
         assert_eq!(scenario["denied"], 86);
-        assert_eq!(scenario["taken"]["calls"], 14);
+        assert_eq!(scenario["taken"]["call_count"], 14);
         let each = scenario["each"].as_array().unwrap();
         let admitted =
             each.iter().filter_map(|it| it["admitted_at_seconds"].as_f64()).map(|at| (at * 1e3).round());
