@@ -247,7 +247,8 @@ impl Simulated {
             Table::new(&["limits", "admitted", "denied", "never", "waited p50", "p95", "max", "taken"]);
         let seconds = |it: f64| text::about(Duration::from_secs_f64(it));
         for it in &self.scenarios {
-            let taken: Vec<_> = it.taken.iter().map(|(key, amount)| format!("{key}={amount}")).collect();
+            let taken: Vec<_> =
+                it.taken.iter().map(|(key, amount)| format!("{}={amount}", grammar::show_key(key))).collect();
             let Waited { p50, p95, max } = it.waited_seconds;
             table.row([
                 it.limits.join(" "),

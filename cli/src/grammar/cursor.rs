@@ -150,7 +150,7 @@ pub(super) fn is_bare(c: char) -> bool {
 }
 
 /// A key as this grammar reads it.
-pub(super) fn show_key(key: &str) -> String {
+pub(crate) fn show_key(key: &str) -> String {
     if key == CALL_COUNT {
         return CALLS.to_owned();
     }

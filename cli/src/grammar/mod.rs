@@ -19,7 +19,7 @@ mod length;
 mod limit;
 mod need;
 
-pub(crate) use self::cursor::BadText;
+pub(crate) use self::cursor::{BadText, show_key};
 pub(crate) use self::length::{length, show_length};
 pub(crate) use self::limit::{LimitText, limits, show_limit};
 pub(crate) use self::need::{Needs, needs};

@@ -84,6 +84,9 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
         .ok_or_else(|| wrong(1, "the file is empty; expected a heading such as time,tokens".to_owned()))?;
     let mut columns = Vec::new();
     for name in heading.split(',').map(cell) {
+        // As limits are written on the command line: `calls` is what programs call `call_count`.
+        let written = limits.iter().find(|limit| grammar::show_key(limit.name()) == name);
+        let name = written.map_or(name, |limit| limit.name().to_owned());
         columns.push(match name.as_str() {
             "time" => Column::Time,
             "hold" if !limits.iter().any(|limit| limit.name() == "hold") => Column::Hold,

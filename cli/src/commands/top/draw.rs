@@ -11,6 +11,7 @@ use ratatui::widgets::Paragraph;
 
 use super::state::{Panel, State, Watched, percent};
 use crate::commands::show::{Shown, ShownLimit, ShownParticipant};
+use crate::grammar::show_key;
 use crate::text;
 
 const EIGHTHS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
@@ -193,7 +194,7 @@ fn limit_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let Some(shown) = &set.shown else { return lines };
     let line = |limit: &ShownLimit| {
         let used = percent(limit);
-        let mut spans = vec![Span::raw(fit(&format!(" {}", limit.key), 17))];
+        let mut spans = vec![Span::raw(fit(&format!(" {}", show_key(&limit.key)), 17))];
         spans.extend(bar(used, bar_width, paint));
         spans.push(Span::styled(format!(" {:>5}", format!("{used}%")), paint.level(used)));
         let of = format!("{}/{}", short(limit.in_use.saturating_add(limit.debt)), short(limit.burst));
@@ -273,8 +274,8 @@ fn process_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> 
         // The time of day is enough to tell them apart.
         let since = it.enrolled.as_ref().and_then(|it| it.get(11..19)).unwrap_or("-").to_owned();
         let text = format!(" {:>4} {:>8} {} {since:<8} ", it.slot, number(it.pid), fit(&command, 16));
-        let held = it.holds.iter().map(|(key, amount)| format!("{key}={amount}"));
-        let owed = it.owes_reports.iter().map(|(key, count)| format!("owes {count} of {key}"));
+        let held = it.holds.iter().map(|(key, amount)| format!("{}={amount}", show_key(key)));
+        let owed = it.owes_reports.iter().map(|(key, count)| format!("owes {count} of {}", show_key(key)));
         let holds = held.chain(owed).collect::<Vec<_>>().join(" ");
         let holds = fit(&holds, usize::from(area.width).saturating_sub(text.chars().count()));
         let style = match (index == selected && state.is_in_processes, it.alive) {
