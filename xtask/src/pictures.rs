@@ -62,7 +62,7 @@ impl Scene {
     }
 
     fn demo(&self) -> io::Result<String> {
-        self.open(80, 34, "limitset demo; exec sleep 1000")?;
+        self.open(80, 36, "limitset demo; exec sleep 1000")?;
         let screen = self.until(|screen| screen.contains("limitset --help"))?;
         self.close();
         Ok(screen)
@@ -72,17 +72,15 @@ impl Scene {
         let _openai = Set::create(
             self,
             "openai",
-            &["calls=600/min", "tokens=200000/min:gcra:burst=50000", "connections=8"],
+            &["calls=450/min", "tokens=200000/min:gcra:burst=50000", "connections=8"],
             &["--config", "region=us-east-1"],
         )?;
         let _postgres = Set::create(self, "postgres", &["connections=4"], &[])?;
         let mut loops = Vec::new();
         for command in ["ask 0.9", "ask 0.7", "ask 1.3", "ingest 0.8", "ingest 1.1"] {
             for _ in 0..2 {
-                loops.push(Loop::start(
-                    self,
-                    &format!("limitset run openai --need tokens=2600 -- {command}"),
-                )?);
+                loops
+                    .push(Loop::start(self, &format!("limitset run openai --need tokens=500 -- {command}"))?);
             }
         }
         for _ in 0..3 {

@@ -64,10 +64,10 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     let mut tour = Tour { limits: texts.clone(), workers: WORKERS, ..Tour::default() };
 
     stage.title("limitset demo: four processes, three connections, one death")?;
-    stage.say(&format!("One set of limits in shared memory, no server:  {}", texts.join("  ")))?;
+    stage.say(&format!("One set in shared memory, no server: {}", texts.join(" ")))?;
     let mut crew = Crew::start(&set)?;
     stage.title("1  Four forked workers share them")?;
-    stage.say("Each takes a connection, works, gives it back. The fourth has to wait its turn.")?;
+    stage.say("Each takes a connection, works, gives it back; the fourth waits its turn.")?;
     let enough = |crew: &Crew<'_>| crew.counts().iter().all(|count| *count >= 3);
     watch(&mut crew, &mut stage, &mut tour, stage::READING, enough)?;
 
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     let back_after = killed_at.elapsed();
     tour.back_after_seconds = back_after.as_secs_f64();
     let text = format!(
-        "{} came back after {} ms: those who waited saw the death and returned what it held.",
+        "{} came back after {} ms: a waiter saw the death and took it.",
         if held == 1 { "Its connection".to_owned() } else { format!("Its {held} connections") },
         back_after.as_millis()
     );
@@ -110,13 +110,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     tour.left_behind = stats.limit("connections").map_or(0, |it| it.in_use);
     stage.title("In the end")?;
     stage.say(&format!(
-        "{} times a connection was taken, never more than {} at once, and {} are left behind.",
+        "A connection was taken {} times, at most {} at once; {} left behind.",
         tour.granted,
         tour.most_held_at_once,
         if tour.left_behind == 0 { "none".to_owned() } else { tour.left_behind.to_string() }
     ))?;
     stage.say("Next:  limitset create api --limit calls=500/min --limit connections=8")?;
-    stage.say("       limitset run api -- your-command        limitset top        limitset --help")?;
+    stage.say("       limitset run api -- your-command    limitset top    limitset --help")?;
     if context.json {
         context.print(&tour, |_| Ok(()))?;
     }

@@ -106,7 +106,7 @@ impl Stage {
                 _ => "waits".to_owned(),
             };
             let pid = worker.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
-            let past = "▪".repeat(usize::try_from(worker.granted).unwrap_or(0).min(36));
+            let past = "▪".repeat(usize::try_from(worker.granted.div_ceil(4)).unwrap_or(0).min(36));
             lines.push(format!("     worker {index} {pid:>8}  {state} {:>4} {past}", worker.granted));
         }
         lines

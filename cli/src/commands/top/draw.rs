@@ -243,12 +243,11 @@ fn trouble_line(state: &State, paint: Paint) -> Line<'static> {
     }
     let counts = &shown.counts;
     let deaths = format!(
-        "  after deaths: {} undone, {} of {} back",
+        "  after deaths: {} undone, {} back",
         text::count(counts.recoveries, "update", "updates"),
         text::count(counts.reaped_permits, "permit", "permits"),
-        text::count(counts.reaped_participants, "process", "processes"),
     );
-    let any = counts.recoveries + counts.reaped_participants > 0;
+    let any = counts.recoveries > 0 || counts.reaped_permits > 0;
     spans.push(Span::styled(deaths, if any { paint.colour(Color::Magenta) } else { paint.faint() }));
     if counts.unenforced > 0 {
         let text = format!("  {} let through unasked", counts.unenforced);
