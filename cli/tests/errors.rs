@@ -157,7 +157,9 @@ fn as_nobody(args: &[&str]) -> Option<Ran> {
     fs::create_dir_all(&folder).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let binary = folder.join("limitset");
-    fs::copy(env!("CARGO_BIN_EXE_limitset"), &binary).unwrap();
+    // By another process: a child that other tests fork now would keep a file open for writing, and so from being run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_limitset")).arg(&binary).status().unwrap();
+    assert!(copied.success());
     let ran = Command::new(&binary).args(args).uid(NOBODY).gid(NOBODY).current_dir("/").output();
     fs::remove_dir_all(&folder).unwrap();
     match ran {
