@@ -173,7 +173,7 @@ impl Shown {
         })
     }
 
-    fn print(&self, context: &Context, out: &mut dyn Write) -> io::Result<()> {
+    pub(crate) fn print(&self, context: &Context, out: &mut dyn Write) -> io::Result<()> {
         let segment = &self.segment;
         writeln!(out, "{}  {}", context.bold(&self.name), segment.path)?;
         writeln!(

@@ -158,7 +158,9 @@ impl Forwarding {
                 Ok(_) | Err(Errno::EINTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            let mut is_news = false;
             while let Some(info) = self.signals.read_signal()? {
+                is_news = true;
                 let signal = i32::try_from(info.ssi_signo).ok().and_then(|it| Signal::try_from(it).ok());
                 let is_its_own =
                     info.ssi_code == BY_THE_KERNEL || i64::from(info.ssi_pid) == i64::from(child.as_raw());
@@ -176,7 +178,10 @@ impl Forwarding {
                 raise(Signal::SIGSTOP)?;
                 continue;
             }
-            // A change of the child before this is not missed: its SIGCHLD waits.
+            if is_news {
+                // One of them may have told of the child, after it was looked at.
+                continue;
+            }
             let mut sources = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
             match poll(&mut sources, PollTimeout::NONE) {
                 Ok(_) | Err(Errno::EINTR) => {}
