@@ -273,6 +273,10 @@ fn sets() -> Vec<Examined> {
                 let fix = format!("when nobody uses it: limitset rm --force {}", it.name);
                 found.push(Examined::wrong(what, error.to_string(), fix));
             }
+            Err(error @ limitset::error::AttachError::NotAFile { .. }) => {
+                let fix = "take it away: names that begin with limitset. are for sets";
+                found.push(Examined::wrong(what, error.to_string(), fix));
+            }
             Err(error) => found.push(Examined::odd(what, error.to_string(), "ask its owner")),
         }
     }

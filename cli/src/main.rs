@@ -25,14 +25,34 @@ mod table;
 mod text;
 
 use std::io::{self, Write};
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use clap::Parser;
 
 use crate::args::Cli;
-use crate::context::Context;
+use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 use crate::failure::Failure;
+
+/// Runs a command; a panic in it is told in one line, when whatever it was doing to the terminal is over.
+fn spared(command: impl FnOnce() -> Outcome) -> Outcome {
+    static WHERE: Mutex<Option<String>> = Mutex::new(None);
+    let usual = panic::take_hook();
+    panic::set_hook(Box::new(|about| {
+        // The first of several is the cause.
+        if let Ok(mut place) = WHERE.lock() {
+            place.get_or_insert_with(|| about.to_string());
+        }
+    }));
+    let done = panic::catch_unwind(AssertUnwindSafe(command));
+    panic::set_hook(usual);
+    done.unwrap_or_else(|_| {
+        let place = WHERE.lock().ok().and_then(|mut place| place.take()).unwrap_or_default();
+        Err(Failure::new(Exit::Failed, "defect", format!("a defect of limitset, worth a report: {place}")))
+    })
+}
 
 /// Says what is wrong with a command line that was not understood, as it asked for as far as it was.
 fn misused(error: &clap::Error) -> Exit {
@@ -59,12 +79,32 @@ fn main() -> ExitCode {
         }
     };
     let context = Context::new(cli.json, cli.any_owner);
-    match commands::run(cli.command, &context) {
+    match spared(|| commands::run(cli.command, &context)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             let _ = io::stdout().flush();
             let _ = failure.print(&context, &mut io::stderr().lock());
             failure.exit.into()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_told_in_one_line() {
+        let failure = spared(|| panic!("the sky\nis falling")).unwrap_err();
+        assert_eq!((failure.exit, failure.code), (Exit::Failed, "defect"));
+        let mut told = Vec::new();
+        failure.print(&Context { json: false, any_owner: false, colour: false }, &mut told).unwrap();
+        let told = String::from_utf8(told).unwrap();
+        assert!(
+            told.starts_with("limitset: a defect of limitset") && told.contains("the sky?is falling"),
+            "{told}"
+        );
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert_eq!(spared(|| Ok(Exit::Later)).unwrap(), Exit::Later);
     }
 }

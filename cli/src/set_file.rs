@@ -15,7 +15,7 @@ use crate::grammar::{BadText, LimitText, length, limits, show_length, show_limit
 
 /// One table of the file; its name is the set's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct SetFile {
     pub(crate) limits: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -30,7 +30,7 @@ pub(crate) struct SetFile {
     pub(crate) order: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) clock: Option<String>,
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) config: BTreeMap<String, String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cooldown: Option<CooldownFile>,

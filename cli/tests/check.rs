@@ -75,7 +75,9 @@ fn spoil_total(name: &Name, total: u64) {
 fn a_wrong_total_is_broken_until_it_is_repaired() {
     let name = Name::with("total", &["db=77"]);
     spoil_total(&name, 5);
+    let before = fs::read(name.path()).unwrap();
     let checked = run(&["check", &name, "--json"]).ends(4).json();
+    assert!(fs::read(name.path()).unwrap() == before, "a check that changes something");
     assert_eq!(checked["sound"], false);
     let broken = ("broken".to_owned(), "5 of \"db\" are taken, its holders have 0".to_owned());
     assert_eq!(findings(&checked), [broken]);

@@ -157,7 +157,9 @@ fn as_nobody(args: &[&str]) -> Option<Ran> {
     fs::create_dir_all(&folder).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let binary = folder.join("limitset");
-    fs::copy(env!("CARGO_BIN_EXE_limitset"), &binary).unwrap();
+    // By another process: a child that other tests fork now would keep a file open for writing, and so from being run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_limitset")).arg(&binary).status().unwrap();
+    assert!(copied.success());
     let ran = Command::new(&binary).args(args).uid(NOBODY).gid(NOBODY).current_dir("/").output();
     fs::remove_dir_all(&folder).unwrap();
     match ran {
@@ -226,6 +228,27 @@ fn a_full_shared_memory_is_an_error_that_leaves_nothing() {
     let size = checks.iter().find(|it| it["what"] == "/dev/shm: size").unwrap();
     assert_eq!(size["health"], "wrong");
     assert!(size["fix"].as_str().unwrap().contains("--shm-size"), "{size}");
+}
+
+#[test]
+fn doctor_names_the_fix_for_a_shared_memory_that_is_mounted_wrong() {
+    for (options, thing, found, fix) in [
+        ("8m,ro", "/dev/shm: mount", "read-only", "remount,rw"),
+        ("8m,mode=777", "/dev/shm: permissions", "anybody may remove", "chmod 1777"),
+        ("8m", "/dev/shm: size", "free of 8192 KiB", "--shm-size"),
+    ] {
+        let Some(ran) = with_own_shm(options, "exec \"$1\" doctor --json") else { return };
+        let checks = ran.json()["checks"].clone();
+        let check = checks.as_array().unwrap().iter().find(|it| it["what"] == thing).unwrap().clone();
+        let is_small = thing.ends_with("size");
+        assert_eq!(check["health"], if is_small { "odd" } else { "wrong" }, "{check}");
+        assert_eq!(ran.code(), if is_small { 0 } else { 4 }, "{ran:?}");
+        let said = |field: &str| check[field].as_str().unwrap().to_owned();
+        assert!(said("found").contains(found), "{check}");
+        assert!(said("fix").contains(fix), "{check}");
+    }
+    let ran = with_own_shm("8m,ro", "exec \"$1\" create full --limit a=1").unwrap().ends(1);
+    assert!(ran.err().contains("Read-only file system"), "{ran:?}");
 }
 
 #[test]

@@ -152,6 +152,7 @@ fn a_file_that_makes_no_sense_is_pointed_at_before_anything_happens() {
     let good = format!("[{}]\nlimits = [\"db=9\"]\n", &*name);
     for (bad, said, shown) in [
         ("[x]\nlimts = []\n", "unknown field", "limts"),
+        ("[x]\nmode = \"600\"\n", "missing field `limits`", ""),
         ("[x\n", "", "^"),
         ("[x]\nlimits = [\"tokens=5/mni\"]\n", "[x]: \"tokens=5/mni\", character 10", "         ^^^"),
         ("[x]\nlimits = [\"a=1\"]\ncooldown = { first = \"5\" }\n", "unit of time", "^"),
@@ -166,6 +167,7 @@ fn a_file_that_makes_no_sense_is_pointed_at_before_anything_happens() {
         assert!(ran.err().contains(said) && ran.err().contains(shown), "{bad}: {ran:?}");
         assert!(!name.path().exists(), "{bad}");
     }
+    assert!(run(&["apply", "/dev/null"]).ends(0).out().contains("describes no set"));
     assert!(run(&["apply", "/no/such/file"]).ends(1).err().contains("/no/such/file"));
 }
 

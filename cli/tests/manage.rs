@@ -57,14 +57,16 @@ fn mode_group_and_path_are_as_asked() {
     let folder = std::env::temp_dir().join(format!("limitset-cli-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let file = folder.join("limits");
-    let group = fs::metadata(&folder).unwrap().gid().to_string();
+    let gid = fs::metadata(&folder).unwrap().gid();
+    let known = nix::unistd::Group::from_gid(gid.into()).unwrap();
+    let group = known.map_or_else(|| gid.to_string(), |group| group.name);
     let path = file.to_str().unwrap();
     let created = run(&[
         "create", "label", "--path", path, "--limit", "a=1", "--mode", "660", "--group", &group, "--json",
     ]);
     assert_eq!(created.ends(0).json()["path"], path);
     let about = fs::metadata(&file).unwrap();
-    assert_eq!((about.permissions().mode() & 0o777, about.gid().to_string()), (0o660, group));
+    assert_eq!((about.permissions().mode() & 0o777, about.gid()), (0o660, gid));
     let shown = run(&["show", path, "--json"]).ends(0).json();
     assert_eq!(shown["config"], json!({ "name": "label" }));
     run(&["rm", path]).ends(0);

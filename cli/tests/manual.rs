@@ -170,6 +170,34 @@ fn the_set_that_the_readme_creates_is_the_one_that_its_program_opens() {
     assert_eq!(limits.limits().len(), 3);
 }
 
+/// All source files of the command.
+fn sources(folder: &Path, text: &mut String) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else {
+            *text += &fs::read_to_string(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_manual_has_every_word_for_an_error() {
+    let mut source = String::new();
+    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut source);
+    let manual = manual();
+    // An exit code, then its word.
+    let after = source.split("Exit::").skip(1).filter_map(|rest| rest.split_once(','));
+    let after = after.filter(|(name, _)| name.chars().all(char::is_alphanumeric));
+    let words = after.filter_map(|(_, rest)| rest.trim_start().strip_prefix('"')?.split_once('"'));
+    let words: std::collections::BTreeSet<_> = words.map(|(word, _)| word).collect();
+    assert!(words.len() > 30, "{words:?}");
+    for word in words.iter().filter(|word| **word != "broken_pipe") {
+        assert!(manual.contains(&format!("`{word}`")), "{word} is not in docs/cli.md");
+    }
+}
+
 #[test]
 fn a_changed_shape_is_seen() {
     let shown = serde_json::json!({ "a": 1, "b": [{ "c": "x" }], "d": null });

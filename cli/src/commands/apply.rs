@@ -89,6 +89,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     }
     let said = match (&conflict, is_done) {
         (Some(_), _) => None,
+        (None, _) if applied.sets.is_empty() => Some("nothing to do: the file describes no set"),
         (None, true) => Some("done"),
         (None, false) => Some("nothing was changed: this was a dry run"),
     };
