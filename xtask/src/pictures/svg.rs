@@ -43,8 +43,8 @@ pub(super) fn draw(screen: &str, title: &str) -> String {
         (number(columns.unwrap_or(0)) * CELL + 2.0 * MARGIN, number(lines.len()) * LINE + 2.0 * MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-         height=\"{height:.0}\">\n<title>{}</title>\n<style>text{{font:14px ui-monospace,SFMono-Regular,Menlo,\
-         'DejaVu Sans Mono',monospace;white-space:pre;fill:{TEXT}}}</style>\n\
+         height=\"{height:.0}\">\n<title>{}</title>\n<style>text{{font-family:ui-monospace,SFMono-Regular,Menlo,\
+         'DejaVu Sans Mono',monospace;font-size:14px;white-space:pre}}</style>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"{GROUND}\"/>\n",
         escape(title)
     );
@@ -74,7 +74,7 @@ fn element(run: &Run, top: f32) -> String {
     let opacity = if run.look.dim { " opacity=\".6\"" } else { "" };
     let _ = writeln!(
         text,
-        "<text x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" fill=\"{fill}\"{weight}{opacity}>{}</text>",
+        "<text xml:space=\"preserve\" x=\"{x:.1}\" y=\"{:.1}\" textLength=\"{length:.1}\" fill=\"{fill}\"{weight}{opacity}>{}</text>",
         top + 13.5,
         escape(&run.text)
     );
@@ -89,7 +89,7 @@ fn runs(line: &str, look: &mut Look) -> Vec<Run> {
     while let Some(c) = rest.next() {
         if c == '\u{1b}' {
             let codes: String = rest.by_ref().skip(1).take_while(|c| !c.is_ascii_alphabetic()).collect();
-            codes.split(';').for_each(|code| look.apply(code.parse().unwrap_or(0)));
+            look.apply(codes.split(';').map(|code| code.parse().unwrap_or(0)));
             continue;
         }
         match found.last_mut().filter(|run| run.look == *look) {
@@ -102,18 +102,22 @@ fn runs(line: &str, look: &mut Look) -> Vec<Run> {
 }
 
 impl Look {
-    fn apply(&mut self, code: usize) {
-        match code {
-            0 => *self = Self::default(),
-            1 => self.bold = true,
-            2 => self.dim = true,
-            7 => self.reverse = true,
-            22 => (self.bold, self.dim) = (false, false),
-            27 => self.reverse = false,
-            30..=37 => self.colour = Some(code - 30),
-            90..=97 => self.colour = Some(code - 82),
-            39 => self.colour = None,
-            _ => {}
+    fn apply(&mut self, mut codes: impl Iterator<Item = usize>) {
+        while let Some(code) = codes.next() {
+            match code {
+                0 => *self = Self::default(),
+                1 => self.bold = true,
+                2 => self.dim = true,
+                7 => self.reverse = true,
+                22 => (self.bold, self.dim) = (false, false),
+                27 => self.reverse = false,
+                30..=37 => self.colour = Some(code - 30),
+                90..=97 => self.colour = Some(code - 82),
+                // One of many colours: 5 and its number.
+                38 => self.colour = codes.by_ref().nth(1),
+                39 => self.colour = None,
+                _ => {}
+            }
         }
     }
 }
@@ -139,6 +143,8 @@ mod tests {
         let run = |column, text: &str, look| Run { column, text: text.to_owned(), look };
         assert_eq!(found, [run(0, "a", Look::default()), run(1, "bc", red), run(3, " d", Look::default())]);
         assert_eq!(look, Look::default());
+        runs("\u{1b}[38;5;2mx", &mut look);
+        assert_eq!(look, Look { colour: Some(2), ..Look::default() }, "2 is a colour here");
     }
 
     #[test]
