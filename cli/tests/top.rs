@@ -133,7 +133,7 @@ impl Drop for Holders {
 
 fn sets() -> (Name, LimitSet, Name, LimitSet) {
     let (a, b) = (Name::new("top-a"), Name::new("top-b"));
-    let builder = LimitSet::builder().limit(CallLimit::per_hour(100).key("calls"));
+    let builder = LimitSet::builder().limit(CallLimit::per_hour(100));
     let set_a =
         builder.limit(ResourceLimit::new("connections", 2)).config("region", "eu").create(&a.0).unwrap();
     let set_b = LimitSet::builder().limit(RateLimit::per_hour("tokens", 1_000)).create(&b.0).unwrap();
