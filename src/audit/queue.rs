@@ -6,14 +6,12 @@ use super::picture::Picture;
 use super::segment::holder;
 use super::{Audit, AuditCheck};
 use crate::engine::Table;
+use crate::engine::queue::{FREE, GRANTED, WAITING};
 use crate::layout::state::{LinkWord, RuleWord, StateMap};
 use crate::segment::View;
 
 /// States of an entry; `engine::queue` has the table.
 const STATES: [&str; 4] = ["free", "waiting", "granted", "refused"];
-const FREE: u64 = 0;
-const WAITING: u64 = 1;
-const GRANTED: u64 = 2;
 
 pub(super) fn check(view: &View, table: &Table, picture: &Picture, audit: &mut Audit) {
     let check = audit.begin("queue");

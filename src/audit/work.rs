@@ -4,6 +4,7 @@ use super::picture::Picture;
 use super::segment::holder;
 use super::{Audit, AuditCheck};
 use crate::engine::Table;
+use crate::engine::items::{FREE, LEASED};
 use crate::layout::work::{ItemWord, List, WorkWord};
 use crate::segment::View;
 
@@ -19,8 +20,6 @@ const STATES: [&str; 9] = [
     "collected from the results",
     "collected from the dead letters",
 ];
-const FREE: u64 = 0;
-const LEASED: u64 = 4;
 const COLLECTED: [u64; 2] = [7, 8];
 
 /// The lists, and the state of what is in them.

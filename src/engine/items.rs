@@ -19,13 +19,13 @@ use super::Engine;
 use crate::core::{Env, Fault, Guard, Participant, Transaction};
 use crate::layout::work::{ItemWord, List, WorkWord};
 
-pub(super) const FREE: u64 = 0;
-pub(super) const READY: u64 = 1;
-pub(super) const PARKED: u64 = 2;
-pub(super) const DELAYED: u64 = 3;
-pub(super) const LEASED: u64 = 4;
-pub(super) const DONE: u64 = 5;
-pub(super) const DEAD: u64 = 6;
+pub(crate) const FREE: u64 = 0;
+pub(crate) const READY: u64 = 1;
+pub(crate) const PARKED: u64 = 2;
+pub(crate) const DELAYED: u64 = 3;
+pub(crate) const LEASED: u64 = 4;
+pub(crate) const DONE: u64 = 5;
+pub(crate) const DEAD: u64 = 6;
 /// Collected from the results, and from the dead letters.
 pub(super) const DONE_COLLECTED: u64 = 7;
 pub(super) const DEAD_COLLECTED: u64 = 8;

@@ -23,10 +23,10 @@
 mod collect;
 mod cooldown;
 mod give;
-mod items;
+pub(crate) mod items;
 mod manage;
 pub mod models;
-mod queue;
+pub(crate) mod queue;
 mod reap;
 mod serve;
 mod table;

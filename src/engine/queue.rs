@@ -20,10 +20,10 @@ use crate::core::{Bell, Env, Fault, Guard, NEVER, Participant, Transaction};
 use crate::layout::state::{LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 
-pub(super) const FREE: u64 = 0;
-pub(super) const WAITING: u64 = 1;
-pub(super) const GRANTED: u64 = 2;
-pub(super) const REFUSED: u64 = 3;
+pub(crate) const FREE: u64 = 0;
+pub(crate) const WAITING: u64 = 1;
+pub(crate) const GRANTED: u64 = 2;
+pub(crate) const REFUSED: u64 = 3;
 
 /// The shared words of waiters, beside the links in the state block.
 pub struct Waiters<'a, E: Env> {
