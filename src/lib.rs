@@ -86,6 +86,7 @@ pub mod core;
 mod declared;
 #[doc(hidden)]
 pub mod engine;
+mod enter;
 pub mod error;
 mod events;
 mod future;

@@ -20,7 +20,7 @@ use nix::sys::signal::{SigSet, Signal};
 use super::{Inner, Segment};
 use crate::acquisition::Acquisition;
 use crate::answer::UsageError;
-use crate::set::attach_trouble;
+use crate::enter::attach_trouble;
 use crate::sys::{ofd, process};
 
 impl Segment {
