@@ -1,4 +1,4 @@
-//! `limitset top` in a real terminal: tmux holds it, and says what is on its screen.
+//! `limitset top`, and `run`, in a real terminal: tmux holds it, and says what is on its screen.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -138,6 +138,11 @@ fn sets() -> (Name, LimitSet, Name, LimitSet) {
         builder.limit(ResourceLimit::new("connections", 2)).config("region", "eu").create(&a.0).unwrap();
     let set_b = LimitSet::builder().limit(RateLimit::per_hour("tokens", 1_000)).create(&b.0).unwrap();
     (a, set_a, b, set_b)
+}
+
+fn is_stopped(process: Pid) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
 }
 
 /// The whole line that begins with this.
@@ -318,5 +323,41 @@ fn top_without_a_terminal_is_one_picture_in_words_or_json() {
         run(&["top", "test-cli-there-is-none"]).ends(3);
         run(&["top", "--interval", "x"]).ends(2);
         assert!(Segment::path_of(&a.0).is_ok());
+    });
+}
+
+#[test]
+fn run_is_stopped_continued_and_interrupted_from_the_terminal_as_its_command_is() {
+    watched(|| {
+        let Some(terminal) = Terminal::open("run_in_a_terminal", 80, 24) else { return };
+        let (a, set, ..) = sets();
+        let in_use = || set.stats().unwrap().limit("connections").unwrap().in_use;
+        let run = format!("{} run {}", env!("CARGO_BIN_EXE_limitset"), &*a);
+        // It counts its signals: what the terminal sends comes once.
+        let script = "trap 'n=$((n+1))' INT; echo begun; until read line; do :; done; echo $line after $n";
+        terminal
+            .run(&format!("clear; {run} -- sh -c '{}'; echo ended with $?", script.replace('\'', "'\\''")));
+        terminal.until(|screen| screen.lines().any(|line| line == "begun"));
+        terminal.keys(&["C-z"]);
+        terminal.until(|screen| screen.to_lowercase().contains("stopped"));
+        assert_eq!((in_use(), set.reap().unwrap()), (1, 0), "stopped is not dead");
+        let wrapper = terminal.process();
+        terminal.run("fg");
+        // A terminal forgets what was typed before Ctrl-C and not read yet.
+        terminal.until(|_| !is_stopped(wrapper));
+        terminal.keys(&["C-c"]);
+        terminal.until(|screen| screen.contains("^C"));
+        terminal.run("well");
+        terminal.until(|screen| screen.contains("well after 1"));
+        while in_use() > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        terminal.run(&format!("clear; {run} -- sleep 1000; echo ended with $?"));
+        while in_use() == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        terminal.keys(&["C-c"]);
+        terminal.until(|screen| screen.contains("ended with 130"));
+        assert_eq!(in_use(), 0);
     });
 }

@@ -1,23 +1,27 @@
 //! The terminal: taken over, and given back whatever happens: an end, an error, a panic, a signal, a stop.
 
+use std::collections::VecDeque;
 use std::io::{self, Stdout, Write};
+use std::os::fd::AsFd;
 use std::panic;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use ratatui::backend::CrosstermBackend;
-use ratatui::crossterm::event::{self, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, size,
 };
 use ratatui::crossterm::{cursor, execute};
-use ratatui::{Frame, Terminal};
+use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-/// A signal is noticed after this at the latest.
-const SLICE: Duration = Duration::from_millis(100);
+/// How long the bytes of one key may take, in milliseconds.
+const REST_OF_A_KEY: u8 = 50;
 
 /// Whether the terminal is ours.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -52,17 +56,17 @@ pub(super) enum Event {
 /// The whole screen, until it is dropped.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
+    area: Rect,
     signals: SignalFd,
     before: SigSet,
+    /// Pressed, and not told yet.
+    keys: VecDeque<Key>,
 }
 
 impl Screen {
     pub(super) fn take_over() -> io::Result<Self> {
-        let mut mask = SigSet::empty();
-        for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP] {
-            mask.add(signal);
-        }
-        // Before any thread there may be.
+        let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTSTP];
+        let mask: SigSet = signals.into_iter().chain([Signal::SIGWINCH]).collect();
         let before = mask.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         let usual = panic::take_hook();
@@ -70,43 +74,84 @@ impl Screen {
             give_back();
             usual(info);
         }));
-        take()?;
-        let terminal = Terminal::new(CrosstermBackend::new(io::stdout()));
-        if terminal.is_err() {
-            give_back();
-        }
-        Ok(Self { terminal: terminal?, signals, before })
+        let opened = take().and_then(|()| empty());
+        let (terminal, area) = opened.inspect_err(|_| give_back())?;
+        Ok(Self { terminal, area, signals, before, keys: VecDeque::new() })
     }
 
     pub(super) fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
+        // Looked at each time: a signal that tells of another size may be late.
+        if size()? != (self.area.width, self.area.height) {
+            (self.terminal, self.area) = empty()?;
+        }
         self.terminal.draw(picture)?;
         Ok(())
     }
 
     /// Waits for something to happen, at most for a time.
     pub(super) fn next_event(&mut self, at_most: Duration) -> io::Result<Event> {
-        let until = Instant::now() + at_most;
-        loop {
-            if let Some(info) = self.signals.read_signal()? {
-                let number = i32::try_from(info.ssi_signo).unwrap_or(0);
-                if number != Signal::SIGTSTP as i32 {
-                    return Ok(Event::Ended(number));
+        if let Some(key) = self.keys.pop_front() {
+            return Ok(Event::Key(key));
+        }
+        let stdin = io::stdin();
+        let mut sources =
+            [&stdin.as_fd(), &self.signals.as_fd()].map(|it| PollFd::new(*it, PollFlags::POLLIN));
+        let timeout = PollTimeout::try_from(at_most).unwrap_or(PollTimeout::MAX);
+        match poll(&mut sources, timeout) {
+            Ok(0) | Err(Errno::EINTR) => return Ok(Event::Nothing),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let [has_keys, has_signals] = sources.map(|it| it.any().unwrap_or(false));
+        if has_signals && let Some(info) = self.signals.read_signal()? {
+            let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+            return match Signal::try_from(number) {
+                Ok(Signal::SIGWINCH) => Ok(Event::Redraw),
+                Ok(Signal::SIGTSTP) => self.stop(),
+                _ => Ok(Event::Ended(number)),
+            };
+        }
+        if !has_keys {
+            return Ok(Event::Nothing);
+        }
+        let mut bytes = [0; 64];
+        match nix::unistd::read(stdin.as_fd(), &mut bytes) {
+            // The terminal is gone.
+            Ok(0) | Err(Errno::EIO) => Ok(Event::Ended(Signal::SIGHUP as i32)),
+            Ok(mut count) => {
+                // The Esc key, or the beginning of another whose rest is under way.
+                let mut more = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+                if bytes.get(count - 1) == Some(&0x1b)
+                    && poll(&mut more, REST_OF_A_KEY).is_ok_and(|it| it > 0)
+                {
+                    let rest = bytes.get_mut(count..).unwrap_or_default();
+                    count += nix::unistd::read(stdin.as_fd(), rest).unwrap_or(0);
                 }
-                give_back();
-                raise(Signal::SIGSTOP)?;
-                take()?;
-                self.terminal.clear()?;
-                return Ok(Event::Redraw);
+                self.keys.extend(keys(bytes.get(..count).unwrap_or_default()));
+                Ok(self.keys.pop_front().map_or(Event::Nothing, Event::Key))
             }
-            let left = until.saturating_duration_since(Instant::now());
-            if event::poll(left.min(SLICE))? {
-                return Ok(meaning(&event::read()?));
-            }
-            if left.is_zero() {
-                return Ok(Event::Nothing);
-            }
+            Err(Errno::EINTR | Errno::EAGAIN) => Ok(Event::Nothing),
+            Err(error) => Err(error.into()),
         }
     }
+
+    /// Stops as any program would, with the terminal given back meanwhile.
+    fn stop(&mut self) -> io::Result<Event> {
+        give_back();
+        raise(Signal::SIGSTOP)?;
+        take()?;
+        (self.terminal, self.area) = empty()?;
+        Ok(Event::Redraw)
+    }
+}
+
+/// An empty screen of the size that it has now. It asks the terminal nothing, so that nothing waits for an answer.
+fn empty() -> io::Result<(Terminal<CrosstermBackend<Stdout>>, Rect)> {
+    let (width, height) = size()?;
+    let area = Rect::new(0, 0, width, height);
+    execute!(io::stdout(), Clear(ClearType::All))?;
+    let options = TerminalOptions { viewport: Viewport::Fixed(area) };
+    Ok((Terminal::with_options(CrosstermBackend::new(io::stdout()), options)?, area))
 }
 
 impl Drop for Screen {
@@ -131,25 +176,62 @@ fn give_back() {
     }
 }
 
-fn meaning(event: &event::Event) -> Event {
-    let event::Event::Key(key) = event else { return Event::Redraw };
-    if key.kind == KeyEventKind::Release {
-        return Event::Nothing;
+/// What was pressed. Keys that mean nothing here are passed over.
+fn keys(mut bytes: &[u8]) -> Vec<Key> {
+    const LONG: [(&[u8], Key); 10] = [
+        (b"\x1b[A", Key::Up),
+        (b"\x1bOA", Key::Up),
+        (b"\x1b[B", Key::Down),
+        (b"\x1bOB", Key::Down),
+        (b"\x1b[H", Key::First),
+        (b"\x1b[1~", Key::First),
+        (b"\x1b[F", Key::Last),
+        (b"\x1b[4~", Key::Last),
+        (b"\x1b[Z", Key::OtherPanel),
+        (b"\x1b\x1b", Key::Quit),
+    ];
+    let mut found = Vec::new();
+    while let Some((first, rest)) = bytes.split_first() {
+        if let Some((text, key)) = LONG.iter().find(|(text, _)| bytes.starts_with(text)) {
+            found.push(*key);
+            bytes = bytes.get(text.len()..).unwrap_or_default();
+            continue;
+        }
+        bytes = rest;
+        found.push(match first {
+            b'q' | 3 => Key::Quit,
+            b'k' => Key::Up,
+            b'j' => Key::Down,
+            b'g' => Key::First,
+            b'G' => Key::Last,
+            b'\t' => Key::OtherPanel,
+            b's' => Key::Sort,
+            b'r' => Key::Turn,
+            b' ' => Key::StandStill,
+            b'+' | b'=' => Key::Faster,
+            b'-' => Key::Slower,
+            // Alone it is the Esc key, else the beginning of one that is not known.
+            0x1b if rest.is_empty() => Key::Quit,
+            0x1b => {
+                let end = rest.iter().skip(1).position(|byte| byte.is_ascii_alphabetic() || *byte == b'~');
+                bytes = end.and_then(|end| rest.get(end + 2..)).unwrap_or_default();
+                continue;
+            }
+            _ => continue,
+        });
     }
-    let with_control = key.modifiers.contains(KeyModifiers::CONTROL);
-    Event::Key(match key.code {
-        KeyCode::Char('c') if with_control => Key::Quit,
-        KeyCode::Char('q') | KeyCode::Esc => Key::Quit,
-        KeyCode::Up | KeyCode::Char('k') => Key::Up,
-        KeyCode::Down | KeyCode::Char('j') => Key::Down,
-        KeyCode::Home | KeyCode::Char('g') => Key::First,
-        KeyCode::End | KeyCode::Char('G') => Key::Last,
-        KeyCode::Tab | KeyCode::BackTab => Key::OtherPanel,
-        KeyCode::Char('s') => Key::Sort,
-        KeyCode::Char('r') => Key::Turn,
-        KeyCode::Char(' ') => Key::StandStill,
-        KeyCode::Char('+' | '=') => Key::Faster,
-        KeyCode::Char('-') => Key::Slower,
-        _ => return Event::Redraw,
-    })
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_told_apart_and_unknown_ones_passed_over() {
+        assert_eq!(keys(b"j\x1b[Bk\x1bOA"), [Key::Down, Key::Down, Key::Up, Key::Up]);
+        assert_eq!(keys(b"\x1b"), [Key::Quit]);
+        assert_eq!(keys(b"\x1b[15~s\x1b[1;5Cr"), [Key::Sort, Key::Turn], "F5 and Ctrl-Right");
+        assert_eq!(keys(b"\x03\xffx"), [Key::Quit]);
+    }
 }
