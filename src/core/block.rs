@@ -105,6 +105,9 @@ impl<E: Env> Clone for Block<'_, E> {
 }
 impl<E: Env> Copy for Block<'_, E> {}
 
+/// Between two looks at a busy lock there are at most two to the power of this many pauses.
+const LONGEST_SPIN: u32 = 6;
+
 /// Until when to wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
@@ -206,7 +209,7 @@ impl<'a, E: Env> Block<'a, E> {
     fn take_held(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
         let env = self.env;
         let mine = me.word();
-        let mut spins = E::SPINS;
+        let mut looks = 0;
         let mut deadline = None;
         // Once we slept we must assume that others still do.
         let mut keep_waiters = 0;
@@ -218,9 +221,10 @@ impl<'a, E: Env> Block<'a, E> {
                 }
                 continue;
             }
-            if spins > 0 {
-                spins -= 1;
-                env.pause();
+            if looks < E::SPINS {
+                // Longer and longer: the lock's line stays with its holder meanwhile, who may come back for it at once.
+                (0..1u32 << looks.min(LONGEST_SPIN)).for_each(|_| env.pause());
+                looks += 1;
                 continue;
             }
             let deadline = *deadline.get_or_insert_with(|| until.instant(env));

@@ -29,7 +29,7 @@ pub trait Env {
     type U32;
     /// A 64-bit word other participants see.
     type U64;
-    /// How often to look at a busy lock again before sleeping.
+    /// How often to look at a busy lock again before sleeping, with longer and longer pauses in between.
     const SPINS: u32;
 
     /// Atomic load.
