@@ -29,7 +29,7 @@ const USERS: u64 = LIVE - 1;
 /// Slots of the first chunk; each further one has twice as many.
 const FIRST_CHUNK: u32 = 64;
 /// Enough for all places.
-const CHUNKS: usize = 18;
+const CHUNKS: usize = 19;
 
 /// Why a number leads nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,81 @@
+//! Drives the C program that does scenarios: a line for each step, a line of JSON for each answer.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+use serde_json::Value;
+
+use crate::list::{self, Driver};
+use crate::programs::{self, Variant, folder};
+
+struct InC {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+/// Runs a scenario in C.
+pub(crate) fn run(variant: Variant, scenario: &Value) {
+    let source = folder().join("tests/c/scenario.c");
+    let Some(mut command) = programs::command(&source, variant) else {
+        return programs::skip_valgrind(&format!("scenario {}", scenario["name"]));
+    };
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
+    let mut driver = InC { child, input, output };
+    list::run(&mut driver, scenario);
+    drop(driver.input.take());
+    assert!(driver.child.wait().unwrap().success(), "the program did not end well");
+}
+
+impl InC {
+    fn ask(&mut self, what: &Value) -> Value {
+        let mut words = Vec::new();
+        flatten(what, "", &mut words);
+        writeln!(self.input.as_mut().unwrap(), "{}", words.join("\t")).unwrap();
+        let mut answer = String::new();
+        self.output.read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer)
+            .unwrap_or_else(|error| panic!("{error} in {answer:?}, answered to {what}"))
+    }
+}
+
+impl Driver for InC {
+    fn open(&mut self, scenario: &Value) -> Value {
+        let mut definition = scenario.clone();
+        definition.as_object_mut().unwrap().retain(|key, _| key == "set" || key == "pool");
+        // A set with nothing in it is still a line.
+        definition["name"] = scenario["name"].clone();
+        self.ask(&definition)
+    }
+
+    fn step(&mut self, step: &Value) -> Value {
+        let mut step = step.clone();
+        step.as_object_mut().unwrap().remove("expect");
+        self.ask(&step)
+    }
+}
+
+impl Drop for InC {
+    fn drop(&mut self) {
+        // After a failure it may still wait for a step.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One word for each number and text, by its path.
+fn flatten(value: &Value, path: &str, words: &mut Vec<String>) {
+    let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, it)| flatten(it, &below(name), words)),
+        Value::Array(list) => {
+            list.iter().enumerate().for_each(|(index, it)| flatten(it, &below(&index.to_string()), words));
+        }
+        Value::String(text) => {
+            assert!(!text.contains(['\t', '\n']), "{text:?} does not fit a line");
+            words.push(format!("{path}={text}"));
+        }
+        other => words.push(format!("{path}={other}")),
+    }
+}
