@@ -4,7 +4,7 @@
 //
 // This file is made of the source of the library; do not edit it. docs/c.md says how to build and install it.
 //
-// Compile with `cc program.c $(pkg-config --cflags --libs limitset)`; for the static library add `--static`.
+// Compile with `cc program.c $(pkg-config --cflags --libs limitset)`.
 //
 // EXAMPLE: four forked workers share one connection limit and one rate; one of them is killed while it holds a
 // connection, and the others go on.
