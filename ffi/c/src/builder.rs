@@ -335,7 +335,9 @@ pub unsafe extern "C" fn limitset_open(
     set: *mut *mut limitset_set,
 ) -> limitset_status {
     // SAFETY: the caller vouches.
-    unsafe { open(builder, set, |whole| Ok(whole.open(args::name(name)?)?)) }
+    let open_it = |whole: &LimitSetBuilder| Ok(whole.open(unsafe { args::name(name) }?)?);
+    // SAFETY: the caller vouches.
+    unsafe { open(builder, set, open_it) }
 }
 
 /// Creates a set that must not exist yet.
@@ -350,7 +352,9 @@ pub unsafe extern "C" fn limitset_create(
     set: *mut *mut limitset_set,
 ) -> limitset_status {
     // SAFETY: the caller vouches.
-    unsafe { open(builder, set, |whole| Ok(whole.create(args::name(name)?)?)) }
+    let create = |whole: &LimitSetBuilder| Ok(whole.create(unsafe { args::name(name) }?)?);
+    // SAFETY: the caller vouches.
+    unsafe { open(builder, set, create) }
 }
 
 /// Creates a set without a name, for this process and those it forks.

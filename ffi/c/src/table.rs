@@ -111,7 +111,7 @@ impl<T> Table<T> {
     /// The value of a number, for one thread alone.
     pub(crate) fn lock(&self, number: u64) -> Result<Alone<'_, T>, Lost> {
         let (slot, life) = self.find(number)?;
-        self.from_idle(slot, life, life << PLACE_BITS | LIVE | USERS)?;
+        Self::change_idle(slot, life, life << PLACE_BITS | LIVE | USERS)?;
         Ok(Alone { table: self, slot, number })
     }
 
@@ -119,10 +119,10 @@ impl<T> Table<T> {
     /// [give back](Self::give_back).
     pub(crate) fn take_out(&self, number: u64) -> Result<(T, u32), Lost> {
         let (slot, life) = self.find(number)?;
-        self.from_idle(slot, life, life << PLACE_BITS)?;
+        Self::change_idle(slot, life, life << PLACE_BITS)?;
         // SAFETY: it was there, and the state says to everybody else that it is gone.
-        let value = unsafe { (*slot.value.get()).assume_init_read() };
-        slot.state.store((life + 1 & LIFE_MASK) << PLACE_BITS, Release);
+        let value = unsafe { slot.value.get().cast::<T>().read() };
+        slot.state.store(next_life(life) << PLACE_BITS, Release);
         Ok((value, place_of(number)))
     }
 
@@ -145,7 +145,7 @@ impl<T> Table<T> {
         let Some(slot) = self.slot(place) else { return };
         let mut free = self.free.load(Relaxed);
         loop {
-            slot.below.store(free as u32, Relaxed);
+            slot.below.store(top_of(free), Relaxed);
             let next = (free >> 32).wrapping_add(1) << 32 | u64::from(place);
             match self.free.compare_exchange_weak(free, next, Release, Relaxed) {
                 Ok(_) => return,
@@ -157,7 +157,7 @@ impl<T> Table<T> {
     fn pop(&self) -> Option<u32> {
         let mut free = self.free.load(Acquire);
         loop {
-            let place = free as u32;
+            let place = top_of(free);
             // Whatever stands below when somebody else was faster: the count of changes differs then.
             let below = self.slot(place)?.below.load(Relaxed);
             let next = (free >> 32).wrapping_add(1) << 32 | u64::from(below);
@@ -208,7 +208,7 @@ impl<T> Table<T> {
     }
 
     /// Changes the state of a value that nobody uses.
-    fn from_idle(&self, slot: &Slot<T>, life: u64, to: u64) -> Result<(), Lost> {
+    fn change_idle(slot: &Slot<T>, life: u64, to: u64) -> Result<(), Lost> {
         let idle = life << PLACE_BITS | LIVE;
         let changed = slot.state.compare_exchange(idle, to, AcqRel, Relaxed);
         changed.map(drop).map_err(|found| check(found, life).err().unwrap_or(Lost::InUse))
@@ -218,8 +218,8 @@ impl<T> Table<T> {
     fn empty(&self, slot: &Slot<T>, number: u64) -> Result<(), Lost> {
         let life = number >> PLACE_BITS & LIFE_MASK;
         // SAFETY: it was there, the state says that it is gone, and its last user is us.
-        let value = unsafe { (*slot.value.get()).assume_init_read() };
-        slot.state.store((life + 1 & LIFE_MASK) << PLACE_BITS, Release);
+        let value = unsafe { slot.value.get().cast::<T>().read() };
+        slot.state.store(next_life(life) << PLACE_BITS, Release);
         self.give_back(place_of(number));
         drop(value);
         Ok(())
@@ -243,6 +243,15 @@ fn check(state: u64, life: u64) -> Result<(), Lost> {
         (false, _) if (life.wrapping_sub(now) & LIFE_MASK) < LIFE_MASK / 2 => Err(Lost::Unknown),
         _ => Err(Lost::Gone),
     }
+}
+
+fn next_life(life: u64) -> u64 {
+    (life + 1) & LIFE_MASK
+}
+
+/// The place on top of the stack of free ones.
+fn top_of(free: u64) -> u32 {
+    (free & 0xffff_ffff) as u32
 }
 
 fn place_of(number: u64) -> u32 {
