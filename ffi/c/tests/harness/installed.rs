@@ -10,8 +10,9 @@ use crate::programs::{WARNINGS, folder, prefix, scratch};
 use crate::{skip, trial};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let tests: [(&str, fn()); 4] = [
+    let tests: [(&str, fn()); 5] = [
         ("the_shared_library_is_found_by_its_soname", the_shared_library_is_found_by_its_soname),
+        ("the_shared_library_stays_once_it_is_loaded", the_shared_library_stays_once_it_is_loaded),
         (
             "the_library_has_the_names_of_the_header_and_no_others",
             the_library_has_the_names_of_the_header_and_no_others,
@@ -49,6 +50,15 @@ fn the_shared_library_is_found_by_its_soname() {
     let with_zero = format!("{soname}\0");
     assert!(bytes.windows(with_zero.len()).any(|it| it == with_zero.as_bytes()), "it does not say {soname}");
     assert!(lib.join("liblimitset.a").exists());
+}
+
+/// Its threads and fork handlers outlive a dlclose.
+fn the_shared_library_stays_once_it_is_loaded() {
+    let library = prefix().join("lib/liblimitset.so");
+    let Ok(read) = Command::new("readelf").arg("-d").arg(library).output() else {
+        return skip("the_shared_library_stays_once_it_is_loaded", "there is no readelf: install binutils");
+    };
+    assert!(String::from_utf8_lossy(&read.stdout).contains("NODELETE"));
 }
 
 /// Names of functions that the header declares, without those that it defines itself.
