@@ -13,22 +13,29 @@ use crate::table::{Alone, Lost, Shared, Table};
 /// Waits for ever.
 pub const LIMITSET_FOREVER: i64 = -1;
 
+#[cold]
 fn null(what: &str) -> Failure {
     Failure::new(LIMITSET_NULL, format!("{what} is null: pass a pointer to something"))
 }
 
+#[cold]
+fn askew(what: &str) -> Failure {
+    bad(format!("{what} is not aligned as its type is"))
+}
+
+#[cold]
 pub(crate) fn bad(why: impl Into<String>) -> Failure {
     Failure::new(LIMITSET_BAD_ARGUMENT, why)
 }
 
 /// Checks a pointer to something that is read or written.
-#[inline]
+#[inline(always)]
 pub(crate) fn check<T>(pointer: *const T, what: &str) -> Done {
     if pointer.is_null() {
         return Err(null(what));
     }
     if !pointer.is_aligned() {
-        return Err(bad(format!("{what} is not aligned as its type is")));
+        return Err(askew(what));
     }
     Ok(())
 }
@@ -49,6 +56,7 @@ pub(crate) unsafe fn read<'a, T>(pointer: *const T, what: &str) -> Done<&'a T> {
 /// # Safety
 ///
 /// A pointer that is not null points to room for such a value, which nobody else uses meanwhile.
+#[inline(always)]
 pub(crate) unsafe fn out<'a, T: Plain>(pointer: *mut T, what: &str) -> Done<&'a mut T> {
     check(pointer, what)?;
     // SAFETY: not null, aligned, any bytes are such a value, and for the rest the caller vouches.
@@ -60,6 +68,7 @@ pub(crate) unsafe fn out<'a, T: Plain>(pointer: *mut T, what: &str) -> Done<&'a 
 /// # Safety
 ///
 /// As for [`out`].
+#[inline(always)]
 pub(crate) unsafe fn maybe_out<'a, T: Plain>(pointer: *mut T, what: &str) -> Done<Option<&'a mut T>> {
     if pointer.is_null() {
         return Ok(None);
@@ -182,7 +191,7 @@ pub(crate) fn choice<T: Copy>(number: u32, words: &[(u32, T)], what: &str) -> Do
 }
 
 /// The value of a handle, and the words for one that leads nowhere.
-#[inline]
+#[inline(always)]
 pub(crate) fn shared<'a, T, H>(table: &'a Table<T>, handle: *const H, what: &str) -> Done<Shared<'a, T>> {
     if handle.is_null() {
         return Err(null(what));

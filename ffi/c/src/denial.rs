@@ -72,6 +72,7 @@ plain!(limitset_denial, limitset_limit_status);
 /// # Safety
 ///
 /// `denial` is null or points to one, whose `limits` is null or points to as many entries as it says.
+#[inline]
 pub(crate) unsafe fn wanted<'a>(denial: *mut limitset_denial) -> Done<Option<&'a mut limitset_denial>> {
     // SAFETY: the caller vouches.
     let denial = unsafe { args::maybe_out(denial, "the denial") }?;

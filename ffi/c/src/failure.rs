@@ -32,7 +32,7 @@ thread_local! {
 }
 
 /// Acts, and answers; nothing panics across the boundary.
-#[inline]
+#[inline(always)]
 pub(crate) fn answer(act: impl FnOnce() -> Done) -> limitset_status {
     // After a panic nothing of ours is half done: the core undoes what it did, and tables change by single words.
     match catch_unwind(AssertUnwindSafe(act)) {
@@ -113,6 +113,7 @@ impl From<AcquireError> for Failure {
 }
 
 /// What it is called that a handle leads nowhere.
+#[cold]
 pub(crate) fn lost(what: &str, lost: Lost) -> Failure {
     match lost {
         Lost::Unknown => Failure::new(

@@ -28,27 +28,22 @@ impl Drop for Spare {
 }
 
 /// Keeps what was acquired; gives its number.
-#[inline]
+#[inline(always)]
 pub(crate) fn keep(acquisition: Acquisition) -> Done<u64> {
     let spare = SPARE.try_with(|spare| spare.0.replace(0)).unwrap_or(0);
-    let kept = if spare == 0 { HELD.insert(acquisition) } else { HELD.insert_at(spare, acquisition) };
-    kept.ok_or_else(|| args::too_many("acquisition"))
+    let place = if spare == 0 { HELD.free_place().unwrap_or(0) } else { spare };
+    HELD.insert_at(place, acquisition).ok_or_else(|| args::too_many("acquisition"))
 }
 
-/// Takes out what is held: from now on nobody else can end it.
-#[inline]
-pub(crate) fn take_out(held: limitset_held) -> Done<Acquisition> {
-    let (acquisition, place) = HELD.take_out(held.id).map_err(|why| lost("acquisition", why))?;
-    let full = SPARE.try_with(|spare| {
-        spare.0.get() != 0 || {
-            spare.0.set(place);
-            false
-        }
-    });
-    if full.unwrap_or(true) {
+/// Ends what is held: from the beginning of `end` on nobody else can.
+#[inline(always)]
+pub(crate) fn end<R>(held: limitset_held, end: impl FnOnce(Acquisition) -> R) -> Done<R> {
+    let (ended, place) = HELD.take_out(held.id, end).map_err(|why| lost("acquisition", why))?;
+    let is_kept = SPARE.try_with(|spare| spare.0.get() == 0 && spare.0.replace(place) == 0);
+    if !is_kept.unwrap_or(false) {
         HELD.give_back(place);
     }
-    Ok(acquisition)
+    Ok(ended)
 }
 
 fn alone(held: limitset_held) -> Done<Alone<'static, Acquisition>> {
@@ -276,14 +271,14 @@ pub unsafe extern "C" fn limitset_acquire_more(
 /// LIMITSET_UNAVAILABLE the permits return as soon as the lock is free.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_release(held: limitset_held) -> limitset_status {
-    answer(|| Ok(take_out(held)?.release()?))
+    answer(|| Ok(end(held, Acquisition::release)??))
 }
 
 /// Ends the acquisition as if it had not been: permits return, and charges too where the limit's algorithm can take them
 /// back.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_cancel(held: limitset_held) -> limitset_status {
-    answer(|| Ok(take_out(held)?.cancel()?))
+    answer(|| Ok(end(held, Acquisition::cancel)??))
 }
 
 /// Ends the acquisition because the other side answered "too many requests": the whole set pauses, in every process.
@@ -302,7 +297,7 @@ pub unsafe extern "C" fn limitset_rate_limited(
         // SAFETY: the caller vouches.
         let pause = unsafe { wanted_pause(pause) }?;
         let retry_after = retry_after(retry_after_ns)?;
-        tell_pause(pause, &take_out(held)?.rate_limited(retry_after)?);
+        tell_pause(pause, &end(held, |held| held.rate_limited(retry_after))??);
         Ok(())
     })
 }

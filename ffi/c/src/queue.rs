@@ -263,8 +263,7 @@ pub unsafe extern "C" fn limitset_park(
         let to = unsafe { wanted_pause(pause) }?;
         let retry_after = retry_after(retry_after_ns)?;
         let mut it = ITEMS.lock(item.id).map_err(|why| lost("item", why))?;
-        let acquisition = held::take_out(held)?;
-        let parked = it.rate_limited(acquisition, retry_after);
+        let parked = held::end(held, |held| it.rate_limited(held, retry_after))?;
         let _ = ITEMS.close(item.id);
         drop(it);
         tell_pause(to, &parked?);

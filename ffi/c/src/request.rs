@@ -6,7 +6,7 @@ use limits::{AcquireError, Acquisition, LimitPool, LimitSet, Request, ResolvedRe
 
 use crate::args::{self, shared, text, timeout};
 use crate::denial::{self, limitset_denial};
-use crate::failure::{Done, answer};
+use crate::failure::{Done, Failure, answer};
 use crate::handles::{POOLS, REQUESTS, SETS, limitset_held, limitset_pool, limitset_request, limitset_set};
 use crate::held;
 use crate::interrupt::{limitset_interrupt, with_interrupt};
@@ -131,35 +131,46 @@ pub(crate) unsafe fn amounts<'a>(first: *const limitset_amount, count: usize) ->
     amounts.iter().map(|it| Ok((key(it)?, it.amount))).collect()
 }
 
-/// Writes what is held, or why nothing is.
-///
-/// # Safety
-///
-/// `held` is null or points to room for one, `denial` to a denial or is null.
-#[inline]
-unsafe fn tell(
-    held: *mut limitset_held,
-    denial: *mut limitset_denial,
-    ask: impl FnOnce() -> Done<Result<Acquisition, AcquireError>>,
-) -> Done {
-    // SAFETY: the caller vouches.
-    let held = unsafe { args::out(held, "where what is held is to be written") }?;
-    held.id = 0;
-    // SAFETY: the caller vouches.
-    let denial = unsafe { denial::wanted(denial) }?;
-    match ask()? {
-        Ok(acquisition) => {
-            held.id = held::keep(acquisition)?;
-            Ok(())
-        }
-        Err(error) => {
-            if let Some(denial) = denial {
-                // SAFETY: the caller vouches.
-                unsafe { denial.fill(&error) };
+/// Where the answer to a request goes.
+struct Told<'a> {
+    held: &'a mut limitset_held,
+    denial: Option<&'a mut limitset_denial>,
+}
+
+impl Told<'_> {
+    /// # Safety
+    ///
+    /// `held` is null or points to room for one, `denial` to a denial or is null.
+    #[inline(always)]
+    unsafe fn new(held: *mut limitset_held, denial: *mut limitset_denial) -> Done<Self> {
+        // SAFETY: the caller vouches.
+        let held = unsafe { args::out(held, "where what is held is to be written") }?;
+        held.id = 0;
+        // SAFETY: the caller vouches.
+        Ok(Self { held, denial: unsafe { denial::wanted(denial) }? })
+    }
+
+    /// Writes what is held, or why nothing is.
+    #[inline(always)]
+    fn tell(self, answered: Result<Acquisition, AcquireError>) -> Done {
+        match answered {
+            Ok(acquisition) => {
+                self.held.id = held::keep(acquisition)?;
+                Ok(())
             }
-            Err(error.into())
+            Err(error) => Err(refused(self.denial, error)),
         }
     }
+}
+
+/// Says why nothing was acquired.
+#[cold]
+fn refused(denial: Option<&mut limitset_denial>, error: AcquireError) -> Failure {
+    if let Some(denial) = denial {
+        // SAFETY: whoever passed it vouches for what it points to.
+        unsafe { denial.fill(&error) };
+    }
+    error.into()
 }
 
 /// Looks up the keys of a request of a set, once; it can then be used any number of times, by any thread, at one time.
@@ -248,12 +259,14 @@ pub unsafe extern "C" fn limitset_try_acquire(
     denial: *mut limitset_denial,
 ) -> limitset_status {
     answer(|| {
-        let ask = || {
-            let asked = shared(&REQUESTS, request, "request")?;
-            Ok(asked.with(Whom::try_acquire))
-        };
         // SAFETY: the caller vouches.
-        unsafe { tell(held, denial, ask) }
+        let told = unsafe { Told::new(held, denial) }?;
+        let asked = shared(&REQUESTS, request, "request")?;
+        told.tell(match &*asked {
+            // The usual case, and the one that has to be quick.
+            Asked { whom: Whom::Set(set), what: What::Resolved(request) } => set.try_acquire(request),
+            asked => asked.with(Whom::try_acquire),
+        })
     })
 }
 
@@ -273,14 +286,12 @@ pub unsafe extern "C" fn limitset_acquire(
     denial: *mut limitset_denial,
 ) -> limitset_status {
     answer(|| {
-        let ask = || {
-            let asked = shared(&REQUESTS, request, "request")?;
-            let wait = || asked.with(|whom, request| whom.acquire(request, timeout_ns));
-            // SAFETY: the caller vouches.
-            unsafe { with_interrupt(interrupt, wait) }?
-        };
         // SAFETY: the caller vouches.
-        unsafe { tell(held, denial, ask) }
+        let told = unsafe { Told::new(held, denial) }?;
+        let asked = shared(&REQUESTS, request, "request")?;
+        let wait = || asked.with(|whom, request| whom.acquire(request, timeout_ns));
+        // SAFETY: the caller vouches.
+        told.tell(unsafe { with_interrupt(interrupt, wait) }??)
     })
 }
 
@@ -298,14 +309,12 @@ pub unsafe extern "C" fn limitset_try_acquire_amounts(
     denial: *mut limitset_denial,
 ) -> limitset_status {
     answer(|| {
-        let ask = || {
-            let set = shared(&SETS, set, "set")?;
-            // SAFETY: the caller vouches.
-            let amounts = unsafe { amounts(first, count) }?;
-            Ok(set.try_acquire(amounts.as_slice()))
-        };
         // SAFETY: the caller vouches.
-        unsafe { tell(held, denial, ask) }
+        let told = unsafe { Told::new(held, denial) }?;
+        let set = shared(&SETS, set, "set")?;
+        // SAFETY: the caller vouches.
+        let amounts = unsafe { amounts(first, count) }?;
+        told.tell(set.try_acquire(amounts.as_slice()))
     })
 }
 
@@ -325,16 +334,14 @@ pub unsafe extern "C" fn limitset_acquire_amounts(
     denial: *mut limitset_denial,
 ) -> limitset_status {
     answer(|| {
-        let ask = || {
-            let whom = Whom::Set(shared(&SETS, set, "set")?.clone());
-            // SAFETY: the caller vouches.
-            let amounts = unsafe { amounts(first, count) }?;
-            let wait = || whom.acquire(amounts.as_slice().into(), timeout_ns);
-            // SAFETY: the caller vouches.
-            unsafe { with_interrupt(interrupt, wait) }?
-        };
         // SAFETY: the caller vouches.
-        unsafe { tell(held, denial, ask) }
+        let told = unsafe { Told::new(held, denial) }?;
+        let whom = Whom::Set(shared(&SETS, set, "set")?.clone());
+        // SAFETY: the caller vouches.
+        let amounts = unsafe { amounts(first, count) }?;
+        let wait = || whom.acquire(amounts.as_slice().into(), timeout_ns);
+        // SAFETY: the caller vouches.
+        told.tell(unsafe { with_interrupt(interrupt, wait) }??)
     })
 }
 
@@ -352,14 +359,12 @@ pub unsafe extern "C" fn limitset_pool_try_acquire_amounts(
     denial: *mut limitset_denial,
 ) -> limitset_status {
     answer(|| {
-        let ask = || {
-            let pool = shared(&POOLS, pool, "pool")?;
-            // SAFETY: the caller vouches.
-            let amounts = unsafe { amounts(first, count) }?;
-            Ok(pool.try_acquire(amounts.as_slice()))
-        };
         // SAFETY: the caller vouches.
-        unsafe { tell(held, denial, ask) }
+        let told = unsafe { Told::new(held, denial) }?;
+        let pool = shared(&POOLS, pool, "pool")?;
+        // SAFETY: the caller vouches.
+        let amounts = unsafe { amounts(first, count) }?;
+        told.tell(pool.try_acquire(amounts.as_slice()))
     })
 }
 
@@ -379,16 +384,14 @@ pub unsafe extern "C" fn limitset_pool_acquire_amounts(
     denial: *mut limitset_denial,
 ) -> limitset_status {
     answer(|| {
-        let ask = || {
-            let whom = Whom::Pool(shared(&POOLS, pool, "pool")?.clone());
-            // SAFETY: the caller vouches.
-            let amounts = unsafe { amounts(first, count) }?;
-            let wait = || whom.acquire(amounts.as_slice().into(), timeout_ns);
-            // SAFETY: the caller vouches.
-            unsafe { with_interrupt(interrupt, wait) }?
-        };
         // SAFETY: the caller vouches.
-        unsafe { tell(held, denial, ask) }
+        let told = unsafe { Told::new(held, denial) }?;
+        let whom = Whom::Pool(shared(&POOLS, pool, "pool")?.clone());
+        // SAFETY: the caller vouches.
+        let amounts = unsafe { amounts(first, count) }?;
+        let wait = || whom.acquire(amounts.as_slice().into(), timeout_ns);
+        // SAFETY: the caller vouches.
+        told.tell(unsafe { with_interrupt(interrupt, wait) }??)
     })
 }
 
@@ -454,19 +457,13 @@ unsafe fn ask_one<T>(
     // SAFETY: the caller vouches.
     let mut denial = unsafe { denial::wanted(denial) }?;
     let asked = shared(&REQUESTS, request, "request")?;
-    match asked.with(|whom, request| Ok::<_, crate::failure::Failure>(ask(whom.set()?, request)))? {
+    match asked.with(|whom, request| Ok::<_, Failure>(ask(whom.set()?, request)))? {
         Ok(answer) => {
             if let Some(denial) = &mut denial {
                 found(denial, &answer);
             }
             Ok(())
         }
-        Err(error) => {
-            if let Some(denial) = denial {
-                // SAFETY: the caller vouches.
-                unsafe { denial.fill(&error) };
-            }
-            Err(error.into())
-        }
+        Err(error) => Err(refused(denial, error)),
     }
 }

@@ -76,11 +76,17 @@ impl<T> Table<T> {
 
     /// Keeps a value; gives its number. None: there are too many.
     pub(crate) fn insert(&self, value: T) -> Option<u64> {
-        let place = self.pop().or_else(|| self.unused())?;
-        self.insert_at(place, value)
+        self.insert_at(self.free_place()?, value)
     }
 
-    /// The same at a place that the caller has from [`take_out`](Self::take_out).
+    /// A place for one value, of the caller's own until it is used or given back.
+    pub(crate) fn free_place(&self) -> Option<u32> {
+        self.pop().or_else(|| self.unused())
+    }
+
+    /// Keeps a value at a place that the caller has from [`free_place`](Self::free_place) or
+    /// [`take_out`](Self::take_out).
+    #[inline(always)]
     pub(crate) fn insert_at(&self, place: u32, value: T) -> Option<u64> {
         let slot = self.slot(place)?;
         let life = slot.state.load(Acquire) >> PLACE_BITS;
@@ -93,6 +99,7 @@ impl<T> Table<T> {
     }
 
     /// The value of a number, for as long as the answer is kept; others may use it too.
+    #[inline(always)]
     pub(crate) fn share(&self, number: u64) -> Result<Shared<'_, T>, Lost> {
         let (slot, life) = self.find(number)?;
         let mut state = slot.state.load(Relaxed);
@@ -115,15 +122,16 @@ impl<T> Table<T> {
         Ok(Alone { table: self, slot, number })
     }
 
-    /// Takes the value out; its number means nothing any more. The place is the caller's, to use or to
-    /// [give back](Self::give_back).
-    pub(crate) fn take_out(&self, number: u64) -> Result<(T, u32), Lost> {
+    /// Takes the value out and acts with it; its number means nothing any more. The place is the caller's afterwards, to use
+    /// or to [give back](Self::give_back).
+    #[inline(always)]
+    pub(crate) fn take_out<R>(&self, number: u64, act: impl FnOnce(T) -> R) -> Result<(R, u32), Lost> {
         let (slot, life) = self.find(number)?;
         Self::change_idle(slot, life, life << PLACE_BITS)?;
         // SAFETY: it was there, and the state says to everybody else that it is gone.
-        let value = unsafe { slot.value.get().cast::<T>().read() };
+        let done = act(unsafe { slot.value.get().cast::<T>().read() });
         slot.state.store(next_life(life) << PLACE_BITS, Release);
-        Ok((value, place_of(number)))
+        Ok((done, place_of(number)))
     }
 
     /// Gives up a value: it is dropped when nobody uses it any more, which may be now.
@@ -187,6 +195,7 @@ impl<T> Table<T> {
         Some(place)
     }
 
+    #[inline(always)]
     fn slot(&self, place: u32) -> Option<&Slot<T>> {
         let (chunk, index, _) = chunk_of(place)?;
         let first = self.chunks.get(chunk)?.load(Acquire);
@@ -199,6 +208,7 @@ impl<T> Table<T> {
         Some(unsafe { &*slot })
     }
 
+    #[inline(always)]
     fn find(&self, number: u64) -> Result<(&Slot<T>, u64), Lost> {
         if number >> (PLACE_BITS + LIFE_BITS) != self.kind {
             return Err(Lost::Unknown);
@@ -208,6 +218,7 @@ impl<T> Table<T> {
     }
 
     /// Changes the state of a value that nobody uses.
+    #[inline(always)]
     fn change_idle(slot: &Slot<T>, life: u64, to: u64) -> Result<(), Lost> {
         let idle = life << PLACE_BITS | LIVE;
         let changed = slot.state.compare_exchange(idle, to, AcqRel, Relaxed);
@@ -340,11 +351,11 @@ mod tests {
         let table = Table::new(3);
         let first = table.insert("a").unwrap();
         assert_eq!(*table.share(first).ok().unwrap(), "a");
-        assert_eq!(table.take_out(first).unwrap().0, "a");
+        assert_eq!(table.take_out(first, |it| it).unwrap().0, "a");
         for lost in [table.share(first).err(), table.lock(first).err(), table.close(first).err()] {
             assert_eq!(lost, Some(Lost::Gone));
         }
-        assert_eq!(table.take_out(first).err(), Some(Lost::Gone));
+        assert_eq!(table.take_out(first, drop).err(), Some(Lost::Gone));
         table.give_back(place_of(first));
         let second = table.insert("b").unwrap();
         assert_eq!((place_of(first), first == second), (place_of(second), false), "the place is used again");
@@ -362,7 +373,7 @@ mod tests {
         for bad in [0, 1, u64::MAX, number + 1, number + 1000, to_come, number ^ 1 << 62, number | PLACE_MASK]
         {
             assert_eq!(table.share(bad).err(), Some(Lost::Unknown), "{bad:x}");
-            assert_eq!(table.take_out(bad).err(), Some(Lost::Unknown), "{bad:x}");
+            assert_eq!(table.take_out(bad, drop).err(), Some(Lost::Unknown), "{bad:x}");
         }
         assert_eq!(other.share(number).err(), Some(Lost::Unknown), "of another kind");
     }
@@ -373,7 +384,7 @@ mod tests {
         let number = table.insert(value.clone()).unwrap();
         let (one, two) = (table.share(number).ok().unwrap(), table.share(number).ok().unwrap());
         assert_eq!(table.lock(number).err(), Some(Lost::InUse));
-        assert_eq!(table.take_out(number).err(), Some(Lost::InUse));
+        assert_eq!(table.take_out(number, drop).err(), Some(Lost::InUse));
         table.close(number).unwrap();
         assert_eq!(table.share(number).err(), Some(Lost::Gone));
         drop(one);
@@ -418,7 +429,7 @@ mod tests {
                             table.close(number).unwrap();
                             continue;
                         }
-                        let (taken, place) = table.take_out(number).unwrap();
+                        let (taken, place) = table.take_out(number, |it| it).unwrap();
                         assert_eq!(*taken, (thread, round));
                         table.give_back(place);
                     }
@@ -437,7 +448,7 @@ mod tests {
             let takers: Vec<_> = (0..2)
                 .map(|_| {
                     let table = table.clone();
-                    std::thread::spawn(move || table.take_out(number).is_ok())
+                    std::thread::spawn(move || table.take_out(number, drop).is_ok())
                 })
                 .collect();
             let taken = takers.into_iter().map(|it| it.join().unwrap()).filter(|it| *it).count();
