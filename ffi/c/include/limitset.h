@@ -4,7 +4,7 @@
 //
 // This file is made of the source of the library; do not edit it. docs/c.md says how to build and install it.
 //
-// Compile with `cc program.c $(pkg-config --cflags --libs limitset)`; for the static library add `--static`.
+// Compile with `cc program.c $(pkg-config --cflags --libs limitset)`.
 //
 // EXAMPLE: four forked workers share one connection limit and one rate; one of them is killed while it holds a
 // connection, and the others go on.
@@ -85,7 +85,8 @@
 // * What a function gives through a `limitset_xyz **` is yours: give it to the function that frees it, once. Handles are
 //   numbers, not addresses: one that was freed, or never given out, is answered LIMITSET_SPENT or LIMITSET_BAD_HANDLE.
 // * Things keep what they need: a set may be freed before its requests, pools and acquisitions. A handle may be freed
-//   while another thread is in a call with it; that call ends as usual.
+//   while another thread is in a call with it; that call ends as usual. A thread keeps the request that it used last until
+//   its next acquire with another one, or its end: so long a process may stay attached to a set that it has freed.
 // * An acquisition (limitset_held), an item (limitset_item) and a finished item (limitset_finished) are small values. Copies
 //   are the same thing, which ends once; after that every copy is answered LIMITSET_SPENT. Nothing is allocated for an
 //   acquisition of up to four limits, but tables grow when more are held at one time than ever before.

@@ -9,7 +9,7 @@
 //! | `handles`, `table` | what C holds by number, and how a number that leads nowhere is an error |
 //! | `args`, `failure` | pointers, texts and sizes from C; messages and panics to it |
 //! | `limit`, `builder`, `set` | define, open, change, remove |
-//! | `request`, `denial`, `interrupt` | ask, be told why not, stop waiting |
+//! | `request`, `recent`, `denial`, `interrupt` | ask, be told why not, stop waiting |
 //! | `held` | report use, release |
 //! | `pool`, `queue`, `stats` | several sets; work; a set at one instant |
 //! | `version` | which interface this is, and the words of the last error |
@@ -34,6 +34,7 @@ mod interrupt;
 mod limit;
 mod pool;
 mod queue;
+mod recent;
 mod request;
 mod set;
 mod stats;

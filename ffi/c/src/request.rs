@@ -10,6 +10,7 @@ use crate::failure::{Done, Failure, answer};
 use crate::handles::{POOLS, REQUESTS, SETS, limitset_held, limitset_pool, limitset_request, limitset_set};
 use crate::held;
 use crate::interrupt::{limitset_interrupt, with_interrupt};
+use crate::recent::{free_request, with_request};
 use crate::status::limitset_status;
 
 /// An amount of a limit.
@@ -244,7 +245,7 @@ unsafe fn maybe_text<'a>(label: *const c_char) -> Done<Option<&'a str>> {
 /// Frees a request; what was acquired with it stays held. Null is nothing to free.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_request_free(request: *mut limitset_request) -> limitset_status {
-    answer(|| args::close(&REQUESTS, request, "request"))
+    answer(|| free_request(request))
 }
 
 /// Acquires what the request asks for if the limits allow it now. `denial` may be null.
@@ -261,12 +262,13 @@ pub unsafe extern "C" fn limitset_try_acquire(
     answer(|| {
         // SAFETY: the caller vouches.
         let told = unsafe { Told::new(held, denial) }?;
-        let asked = shared(&REQUESTS, request, "request")?;
-        told.tell(match &*asked {
-            // The usual case, and the one that has to be quick.
-            Asked { whom: Whom::Set(set), what: What::Resolved(request) } => set.try_acquire(request),
-            asked => asked.with(Whom::try_acquire),
-        })
+        with_request(request, |asked| {
+            told.tell(match asked {
+                // The usual case, and the one that has to be quick.
+                Asked { whom: Whom::Set(set), what: What::Resolved(request) } => set.try_acquire(request),
+                asked => asked.with(Whom::try_acquire),
+            })
+        })?
     })
 }
 
@@ -288,10 +290,11 @@ pub unsafe extern "C" fn limitset_acquire(
     answer(|| {
         // SAFETY: the caller vouches.
         let told = unsafe { Told::new(held, denial) }?;
-        let asked = shared(&REQUESTS, request, "request")?;
-        let wait = || asked.with(|whom, request| whom.acquire(request, timeout_ns));
-        // SAFETY: the caller vouches.
-        told.tell(unsafe { with_interrupt(interrupt, wait) }??)
+        with_request(request, |asked| {
+            let wait = || asked.with(|whom, request| whom.acquire(request, timeout_ns));
+            // SAFETY: the caller vouches.
+            told.tell(unsafe { with_interrupt(interrupt, wait) }??)
+        })?
     })
 }
 

@@ -284,9 +284,24 @@ pub(crate) struct Shared<'a, T> {
     number: u64,
 }
 
+impl<T> Shared<'_, T> {
+    /// Whether it is the value of this number.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, number: u64) -> bool {
+        self.number == number
+    }
+
+    /// Whether nobody has given it up yet.
+    #[inline(always)]
+    pub(crate) fn is_live(&self) -> bool {
+        self.slot.state.load(Acquire) & LIVE != 0
+    }
+}
+
 impl<T> Deref for Shared<'_, T> {
     type Target = T;
 
+    #[inline(always)]
     fn deref(&self) -> &T {
         // SAFETY: as long as we count as a user, the value is there, and nobody has it alone.
         let value = unsafe { &*self.slot.value.get() };

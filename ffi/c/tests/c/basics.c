@@ -176,6 +176,37 @@ static void a_handle_may_be_freed_before_what_was_made_from_it(void) {
     OK(limitset_release(held));
 }
 
+static uint32_t participants_of(const limitset_set *set) {
+    limitset_stats stats;
+    limitset_stats_init(&stats);
+    OK(limitset_read_stats(set, &stats));
+    return stats.participants_count;
+}
+
+static void whoever_frees_the_last_of_a_set_leaves_it(void) {
+    char name[64];
+    snprintf(name, sizeof name, "test-c-leave-%d", (int)getpid());
+    limitset_builder *builder;
+    limitset_set *set, *again;
+    limitset_limit limit = limitset_resource("connections", 3);
+    OK(limitset_builder_new(&builder));
+    OK(limitset_builder_limit(builder, &limit));
+    OK(limitset_open(builder, name, &set));
+    OK(limitset_builder_free(builder));
+    OK(limitset_attach(name, &again));
+    limitset_request *request = request_of(again, NULL, 0);
+    limitset_held held;
+    OK(limitset_try_acquire(request, &held, NULL));
+    CHECK(participants_of(set) == 2);
+    OK(limitset_set_free(again));
+    OK(limitset_request_free(request));
+    CHECK(participants_of(set) == 2); // It still holds something.
+    OK(limitset_release(held));
+    CHECK(participants_of(set) == 1);
+    OK(limitset_remove(set));
+    OK(limitset_set_free(set));
+}
+
 static void a_pause_stops_the_set_and_work_is_parked(void) {
     limitset_builder *builder;
     limitset_set *set;
@@ -252,6 +283,7 @@ int main(int count, char **arguments) {
         {"many_are_held_at_one_time", many_are_held_at_one_time},
         {"a_set_has_a_name_a_config_and_an_end", a_set_has_a_name_a_config_and_an_end},
         {"a_handle_may_be_freed_before_what_was_made_from_it", a_handle_may_be_freed_before_what_was_made_from_it},
+        {"whoever_frees_the_last_of_a_set_leaves_it", whoever_frees_the_last_of_a_set_leaves_it},
         {"a_pause_stops_the_set_and_work_is_parked", a_pause_stops_the_set_and_work_is_parked},
         {NULL, NULL},
     };
