@@ -123,10 +123,10 @@
 //
 // ERRORS
 //
-// * Every function answers a limitset_status, and 0 is success. What can be the answer of every function is not said at each
-//   of them:
+// * Every function answers a limitset_status, and 0 is success; limitset_last_error() says what was found, what was expected
+//   and what to do. Nothing was acquired, changed or opened then, unless the status says otherwise.
 //
-//   | status | after which call | what to do |
+//   | LIMITSET_… | after which call | what to do |
 //   | --- | --- | --- |
 //   | DENIED, QUEUED, COOLING_DOWN, TIMED_OUT | acquiring | try again; limitset_denial says when |
 //   | NEVER, BAD_REQUEST | acquiring | change the request: waiting is of no use |
@@ -134,8 +134,13 @@
 //   | UNAVAILABLE | all | a process is stopped while it has the lock, or the set is damaged: see the message |
 //   | REMOVED | all | open the set again |
 //   | NOT_SHARED, FORKED | in a child | open it anew; acquire anew |
+//   | BAD_LIMIT, BAD_SETTING, BAD_NAME | opening, reconfiguring | change the definition, or the name |
+//   | DIFFERS, EXISTS, NOT_FOUND, UNUSABLE, PERMISSION | opening | another definition, name or user: see the message |
+//   | BUSY, TOO_MANY_PARTICIPANTS, NO_SPACE, UNSUPPORTED, IO | opening | what the message says of the system |
+//   | UNKNOWN_KEY, NOT_NUMBERS, CLOCK_MOVES_ITSELF | changing a set | change the call |
+//   | NOT_REQUESTED, ABOVE_REQUESTED, ABOVE_CHARGED, PERMITS, TOO_MUCH | reporting | change the report; it is held as before |
 //   | UNREPORTED | release | it is released; report with limitset_settle() before |
-//   | EMPTY, FULL, OVER | queues | wait; wait; stop |
+//   | EMPTY, FULL, OVER, CLOSED, TOO_LONG, NO_QUEUE | queues | wait; wait; stop; do not push; make it shorter; create it |
 //   | SPENT, IN_USE, NULL, BAD_HANDLE, BAD_ARGUMENT, BAD_STRUCT_SIZE | all | a mistake of the program |
 //   | DEFECT | all | a mistake of limitset: report it |
 
@@ -158,7 +163,7 @@
 // What every function answers. 0 is success, everything else says why not; limitset_last_error() says it in words.
 //
 // Numbers never change; new ones may come.
-typedef enum limitset_status {
+typedef enum {
   // It is done.
   LIMITSET_OK = 0,
   // The limits do not allow it now. limitset_denial says how every limit stands and when to ask again.
@@ -264,7 +269,7 @@ typedef enum limitset_status {
 } limitset_status;
 
 // What is limited: the `kind` of a limitset_limit.
-typedef enum limitset_kind {
+typedef enum {
   // Units per time, however many a request names: tokens, bytes, rows.
   LIMITSET_RATE = 1,
   // Calls per time: each request takes 1 unless it names another amount.
@@ -274,7 +279,7 @@ typedef enum limitset_kind {
 } limitset_kind;
 
 // How a rate counts: the `algorithm` of a limitset_limit. docs/algorithms.md compares them.
-typedef enum limitset_algorithm {
+typedef enum {
   // The token bucket.
   LIMITSET_USUAL = 0,
   // Bursts up to the capacity (or the burst set), continuous refill.
@@ -290,7 +295,7 @@ typedef enum limitset_algorithm {
 } limitset_algorithm;
 
 // The clock of a set.
-typedef enum limitset_clock {
+typedef enum {
   // CLOCK_MONOTONIC.
   LIMITSET_MONOTONIC = 0,
   // CLOCK_MONOTONIC_COARSE: quicker to read, a few milliseconds behind.
@@ -300,7 +305,7 @@ typedef enum limitset_clock {
 } limitset_clock;
 
 // What to do when a set exists and was declared otherwise.
-typedef enum limitset_difference {
+typedef enum {
   // Answer LIMITSET_DIFFERS.
   LIMITSET_FAIL = 0,
   // Use the set as it is.
@@ -310,7 +315,7 @@ typedef enum limitset_difference {
 } limitset_difference;
 
 // Which set of a pool is asked first.
-typedef enum limitset_balance {
+typedef enum {
   // One after the other, each worker beginning with another one.
   LIMITSET_ROUND_ROBIN = 0,
   // Any.
@@ -320,7 +325,7 @@ typedef enum limitset_balance {
 } limitset_balance;
 
 // Why a finished item is a dead letter.
-typedef enum limitset_reason {
+typedef enum {
   // It is none: it is done.
   LIMITSET_DONE = 0,
   // It was tried as often as the queue allows.
@@ -344,7 +349,7 @@ typedef struct limitset_request limitset_request;
 typedef struct limitset_set limitset_set;
 
 // A limit. Initialize it with limitset_rate(), limitset_call() or limitset_resource(), then change what shall differ.
-typedef struct limitset_limit {
+typedef struct {
   // sizeof(limitset_limit).
   size_t struct_size;
   // A limitset_kind.
@@ -366,7 +371,7 @@ typedef struct limitset_limit {
 } limitset_limit;
 
 // Numbers of a set and its segment that are seldom changed. Initialize with limitset_settings_usual().
-typedef struct limitset_settings {
+typedef struct {
   // sizeof(limitset_settings).
   size_t struct_size;
   // A limitset_clock.
@@ -393,7 +398,7 @@ typedef struct limitset_settings {
 } limitset_settings;
 
 // How a set pauses after "too many requests", and resumes. Initialize with limitset_cooldown_usual().
-typedef struct limitset_cooldown {
+typedef struct {
   // sizeof(limitset_cooldown).
   size_t struct_size;
   // Length of the first pause.
@@ -415,7 +420,7 @@ typedef struct limitset_cooldown {
 } limitset_cooldown;
 
 // A work queue in the segment of a set. Initialize with limitset_queue_of().
-typedef struct limitset_queue {
+typedef struct {
   // sizeof(limitset_queue).
   size_t struct_size;
   // How many items there is room for.
@@ -433,7 +438,7 @@ typedef struct limitset_queue {
 } limitset_queue;
 
 // An amount of a limit.
-typedef struct limitset_amount {
+typedef struct {
   // The limit.
   const char *key;
   // How much of it. 0: it is left alone.
@@ -442,13 +447,13 @@ typedef struct limitset_amount {
 
 // A held acquisition: a small value, to be copied at will. All copies are the same acquisition, which ends once. One
 // thread at a time may use it.
-typedef struct limitset_held {
+typedef struct {
   // 0: nothing is held.
   uint64_t id;
 } limitset_held;
 
 // How one limit stands to a request.
-typedef struct limitset_limit_status {
+typedef struct {
   // The limit.
   char key[LIMITSET_KEY_ROOM];
   // How much was asked of it; 0: it was left alone.
@@ -467,7 +472,7 @@ typedef struct limitset_limit_status {
 
 // Why nothing was acquired. Initialize with limitset_denial_init(), and set `limits` and `limits_room` if the status of
 // every limit is wanted. It may be used again without being initialized again.
-typedef struct limitset_denial {
+typedef struct {
   // sizeof(limitset_denial).
   size_t struct_size;
   // What was answered: a limitset_status. LIMITSET_OK by a limitset_check() that found room.
@@ -488,7 +493,7 @@ typedef struct limitset_denial {
   // How much it ever gives at once. Of LIMITSET_QUEUE_FULL, how many places there are.
   uint64_t most;
   // Where the status of every limit is to be written; null: nowhere.
-  struct limitset_limit_status *limits;
+  limitset_limit_status *limits;
   // How many entries there is room for.
   uint32_t limits_room;
   // 0.
@@ -497,13 +502,13 @@ typedef struct limitset_denial {
 
 // Ends waits when it is raised. Begin with all zero (a static variable is), and keep it as long as somebody may wait
 // with it or raise it.
-typedef struct limitset_interrupt {
+typedef struct {
   // Only for the functions of this header.
   uint32_t raised;
 } limitset_interrupt;
 
 // What an acquisition is. Initialize with limitset_held_info_init().
-typedef struct limitset_held_info {
+typedef struct {
   // sizeof(limitset_held_info).
   size_t struct_size;
   // Its number in the order of arrival.
@@ -517,7 +522,7 @@ typedef struct limitset_held_info {
 } limitset_held_info;
 
 // A pause of a set. Initialize with limitset_pause_info_init().
-typedef struct limitset_pause_info {
+typedef struct {
   // sizeof(limitset_pause_info).
   size_t struct_size;
   // How long it lasts from now; -1: it is over.
@@ -531,7 +536,7 @@ typedef struct limitset_pause_info {
 } limitset_pause_info;
 
 // What the balancer of a pool has seen of one of its sets.
-typedef struct limitset_pool_stats {
+typedef struct {
   // How often it granted.
   uint64_t granted;
   // How often it refused.
@@ -541,14 +546,14 @@ typedef struct limitset_pool_stats {
 } limitset_pool_stats;
 
 // An item of work that this process has: a small value, as limitset_held.
-typedef struct limitset_item {
+typedef struct {
   // 0: no item.
   uint64_t id;
 } limitset_item;
 
 // An item, or a finished item. Initialize with limitset_item_info_init(). What it points to is there until the item is
 // ended, by whichever thread.
-typedef struct limitset_item_info {
+typedef struct {
   // sizeof(limitset_item_info).
   size_t struct_size;
   // The program's own number.
@@ -572,13 +577,13 @@ typedef struct limitset_item_info {
 } limitset_item_info;
 
 // A finished item that this process collects: a small value, as limitset_held.
-typedef struct limitset_finished {
+typedef struct {
   // 0: none.
   uint64_t id;
 } limitset_finished;
 
 // One limit at one instant.
-typedef struct limitset_limit_stats {
+typedef struct {
   // Its key.
   char key[LIMITSET_KEY_ROOM];
   // Units per window, or permits in all.
@@ -610,7 +615,7 @@ typedef struct limitset_limit_stats {
 } limitset_limit_stats;
 
 // A process that is attached, or a dead one whose permits nobody has returned yet.
-typedef struct limitset_participant {
+typedef struct {
   // Its slot.
   uint32_t slot;
   // 1: it is alive.
@@ -624,7 +629,7 @@ typedef struct limitset_participant {
 } limitset_participant;
 
 // How a set pauses, at one instant.
-typedef struct limitset_cooldown_stats {
+typedef struct {
   // How many pauses there have been.
   uint64_t generation;
   // How long the pause still lasts; -1: none does.
@@ -642,7 +647,7 @@ typedef struct limitset_cooldown_stats {
 } limitset_cooldown_stats;
 
 // A work queue at one instant.
-typedef struct limitset_queue_stats {
+typedef struct {
   // How many items there is room for; 0: the set has no queue.
   uint64_t capacity;
   // Waiting for a worker.
@@ -679,13 +684,13 @@ typedef struct limitset_queue_stats {
 
 // A set at one instant. Initialize with limitset_stats_init(), and set `limits` and `participants` and the room there if
 // they are wanted.
-typedef struct limitset_stats {
+typedef struct {
   // sizeof(limitset_stats).
   size_t struct_size;
   // Where the limits are to be written, in the order of their definition; null: nowhere.
-  struct limitset_limit_stats *limits;
+  limitset_limit_stats *limits;
   // Where the participants are to be written; null: nowhere.
-  struct limitset_participant *participants;
+  limitset_participant *participants;
   // How many limits there is room for.
   uint32_t limits_room;
   // How many participants there is room for.
@@ -711,9 +716,9 @@ typedef struct limitset_stats {
   // How often an unlock found the lock in other hands. Anything but 0 is a defect worth a report.
   uint64_t deposed;
   // Pauses after "too many requests".
-  struct limitset_cooldown_stats cooldown;
+  limitset_cooldown_stats cooldown;
   // The work queue.
-  struct limitset_queue_stats queue;
+  limitset_queue_stats queue;
 } limitset_stats;
 
 #ifdef __cplusplus
@@ -729,53 +734,44 @@ uint32_t limitset_abi_version(void);
 const char *limitset_last_error(void);
 
 // Begins the description of a set. Free it with limitset_builder_free() when the set is open.
-enum limitset_status limitset_builder_new(struct limitset_builder **builder);
+limitset_status limitset_builder_new(limitset_builder **builder);
 
 // Frees a builder; the sets that it opened stay. Null is nothing to free.
-enum limitset_status limitset_builder_free(struct limitset_builder *builder);
+limitset_status limitset_builder_free(limitset_builder *builder);
 
 // Adds a limit. Whether it can be is said when the set is opened.
-enum limitset_status limitset_builder_limit(struct limitset_builder *builder,
-                                            const struct limitset_limit *limit_to_add);
+limitset_status limitset_builder_limit(limitset_builder *builder, const limitset_limit *limit_to_add);
 
 // Adds an entry to the config map, which every process that attaches can read.
-enum limitset_status limitset_builder_config(struct limitset_builder *builder,
-                                             const char *key,
-                                             const char *value);
+limitset_status limitset_builder_config(limitset_builder *builder, const char *key, const char *value);
 
 // Sets what is in `settings`, all of it.
-enum limitset_status limitset_builder_settings(struct limitset_builder *builder,
-                                               const struct limitset_settings *settings);
+limitset_status limitset_builder_settings(limitset_builder *builder, const limitset_settings *settings);
 
 // Sets how the set pauses after "too many requests", and resumes.
-enum limitset_status limitset_builder_cooldown(struct limitset_builder *builder,
-                                               const struct limitset_cooldown *cooldown);
+limitset_status limitset_builder_cooldown(limitset_builder *builder, const limitset_cooldown *cooldown);
 
 // Adds a work queue.
-enum limitset_status limitset_builder_queue(struct limitset_builder *builder,
-                                            const struct limitset_queue *queue);
+limitset_status limitset_builder_queue(limitset_builder *builder, const limitset_queue *queue);
 
 // Opens the set with this name, for sharing with every process that opens it; creates it if it does not exist. A name
 // with a slash in it is the path of a file.
-enum limitset_status limitset_open(const struct limitset_builder *builder,
-                                   const char *name,
-                                   struct limitset_set **set);
+limitset_status limitset_open(const limitset_builder *builder,
+                              const char *name,
+                              limitset_set **set);
 
 // Creates a set that must not exist yet.
-enum limitset_status limitset_create(const struct limitset_builder *builder,
-                                     const char *name,
-                                     struct limitset_set **set);
+limitset_status limitset_create(const limitset_builder *builder, const char *name, limitset_set **set);
 
 // Creates a set without a name, for this process and those it forks.
-enum limitset_status limitset_open_anonymous(const struct limitset_builder *builder,
-                                             struct limitset_set **set);
+limitset_status limitset_open_anonymous(const limitset_builder *builder, limitset_set **set);
 
 // Creates a set in private memory, for the threads of this process. In a forked child it answers LIMITSET_NOT_SHARED.
-enum limitset_status limitset_open_private(const struct limitset_builder *builder,
-                                           struct limitset_set **set);
+limitset_status limitset_open_private(const limitset_builder *builder,
+                                      limitset_set **set);
 
 // Attaches to a set that exists, whatever its limits are: they are in the segment.
-enum limitset_status limitset_attach(const char *name, struct limitset_set **set);
+limitset_status limitset_attach(const char *name, limitset_set **set);
 
 // Looks up the keys of a request of a set, once; it can then be used any number of times, by any thread, at one time.
 // `label` names it in events and may be null.
@@ -783,277 +779,270 @@ enum limitset_status limitset_attach(const char *name, struct limitset_set **set
 // Naming nothing (`count` 0) means every limit: one of each call and resource limit; a set with rates answers
 // LIMITSET_BAD_REQUEST then, because how much of them is meant cannot be guessed. Naming something means the limits
 // named, and one of each call and resource limit that is not. Free it with limitset_request_free().
-enum limitset_status limitset_request_new(const struct limitset_set *set,
-                                          const struct limitset_amount *first,
-                                          size_t count,
-                                          const char *label,
-                                          struct limitset_request **request);
+limitset_status limitset_request_new(const limitset_set *set,
+                                     const limitset_amount *first,
+                                     size_t count,
+                                     const char *label,
+                                     limitset_request **request);
 
 // The same of a pool.
-enum limitset_status limitset_pool_request_new(const struct limitset_pool *pool,
-                                               const struct limitset_amount *first,
-                                               size_t count,
-                                               const char *label,
-                                               struct limitset_request **request);
+limitset_status limitset_pool_request_new(const limitset_pool *pool,
+                                          const limitset_amount *first,
+                                          size_t count,
+                                          const char *label,
+                                          limitset_request **request);
 
 // Frees a request; what was acquired with it stays held. Null is nothing to free.
-enum limitset_status limitset_request_free(struct limitset_request *request);
+limitset_status limitset_request_free(limitset_request *request);
 
 // Acquires what the request asks for if the limits allow it now. `denial` may be null.
-enum limitset_status limitset_try_acquire(const struct limitset_request *request,
-                                          struct limitset_held *held,
-                                          struct limitset_denial *denial);
+limitset_status limitset_try_acquire(const limitset_request *request,
+                                     limitset_held *held,
+                                     limitset_denial *denial);
 
 // Acquires what the request asks for; waits for its turn, at most `timeout_ns` (LIMITSET_FOREVER: for ever; 0: not at
 // all, but unlike limitset_try_acquire() the answer then is LIMITSET_TIMED_OUT). Signals do not end the wait, `interrupt`
 // does when it is raised; it and `denial` may be null.
-enum limitset_status limitset_acquire(const struct limitset_request *request,
-                                      int64_t timeout_ns,
-                                      const struct limitset_interrupt *interrupt,
-                                      struct limitset_held *held,
-                                      struct limitset_denial *denial);
+limitset_status limitset_acquire(const limitset_request *request,
+                                 int64_t timeout_ns,
+                                 const limitset_interrupt *interrupt,
+                                 limitset_held *held,
+                                 limitset_denial *denial);
 
 // As limitset_try_acquire(), for amounts that differ each time: keys are looked up in the call.
-enum limitset_status limitset_try_acquire_amounts(const struct limitset_set *set,
-                                                  const struct limitset_amount *first,
-                                                  size_t count,
-                                                  struct limitset_held *held,
-                                                  struct limitset_denial *denial);
+limitset_status limitset_try_acquire_amounts(const limitset_set *set,
+                                             const limitset_amount *first,
+                                             size_t count,
+                                             limitset_held *held,
+                                             limitset_denial *denial);
 
 // As limitset_acquire(), for amounts that differ each time.
-enum limitset_status limitset_acquire_amounts(const struct limitset_set *set,
-                                              const struct limitset_amount *first,
-                                              size_t count,
-                                              int64_t timeout_ns,
-                                              const struct limitset_interrupt *interrupt,
-                                              struct limitset_held *held,
-                                              struct limitset_denial *denial);
+limitset_status limitset_acquire_amounts(const limitset_set *set,
+                                         const limitset_amount *first,
+                                         size_t count,
+                                         int64_t timeout_ns,
+                                         const limitset_interrupt *interrupt,
+                                         limitset_held *held,
+                                         limitset_denial *denial);
 
 // As limitset_try_acquire_amounts(), of a pool.
-enum limitset_status limitset_pool_try_acquire_amounts(const struct limitset_pool *pool,
-                                                       const struct limitset_amount *first,
-                                                       size_t count,
-                                                       struct limitset_held *held,
-                                                       struct limitset_denial *denial);
+limitset_status limitset_pool_try_acquire_amounts(const limitset_pool *pool,
+                                                  const limitset_amount *first,
+                                                  size_t count,
+                                                  limitset_held *held,
+                                                  limitset_denial *denial);
 
 // As limitset_acquire_amounts(), of a pool.
-enum limitset_status limitset_pool_acquire_amounts(const struct limitset_pool *pool,
-                                                   const struct limitset_amount *first,
-                                                   size_t count,
-                                                   int64_t timeout_ns,
-                                                   const struct limitset_interrupt *interrupt,
-                                                   struct limitset_held *held,
-                                                   struct limitset_denial *denial);
+limitset_status limitset_pool_acquire_amounts(const limitset_pool *pool,
+                                              const limitset_amount *first,
+                                              size_t count,
+                                              int64_t timeout_ns,
+                                              const limitset_interrupt *interrupt,
+                                              limitset_held *held,
+                                              limitset_denial *denial);
 
 // Whether limitset_try_acquire() would succeed now, and how every limit stands. Changes nothing. Not of a pool.
-enum limitset_status limitset_check(const struct limitset_request *request,
-                                    struct limitset_denial *denial);
+limitset_status limitset_check(const limitset_request *request,
+                               limitset_denial *denial);
 
 // Charges rates if all of them allow it now, and holds nothing: permits are left alone, and no report is owed. Not of a
 // pool. `is_enforced` may be null; it becomes 0 if the set could not be asked and lets requests pass then.
-enum limitset_status limitset_charge(const struct limitset_request *request,
-                                     uint32_t *is_enforced,
-                                     struct limitset_denial *denial);
+limitset_status limitset_charge(const limitset_request *request,
+                                uint32_t *is_enforced,
+                                limitset_denial *denial);
 
 // Ends all waits that were given this interrupt, and every later one until limitset_interrupt_clear(), with
 // LIMITSET_INTERRUPTED; what can be had without waiting is still given. **The one function of this header that may be
 // called from a signal handler.** It leaves errno as it is. Null does nothing.
-void limitset_interrupt_raise(struct limitset_interrupt *interrupt);
+void limitset_interrupt_raise(limitset_interrupt *interrupt);
 
 // Lets waits begin again.
-enum limitset_status limitset_interrupt_clear(struct limitset_interrupt *interrupt);
+limitset_status limitset_interrupt_clear(limitset_interrupt *interrupt);
 
 // Reports that `used` of what was requested was used; the rest is given back where the limit's algorithm can take it.
 // `returned`, if it is not null, becomes how much that was. Reporting again corrects the report.
-enum limitset_status limitset_update(struct limitset_held held,
-                                     const char *key,
-                                     uint64_t used,
-                                     uint64_t *returned);
+limitset_status limitset_update(limitset_held held,
+                                const char *key,
+                                uint64_t used,
+                                uint64_t *returned);
 
 // Charges `delta` more than so far, into debt if need be, or gives back that much if it is negative. Counts as a report.
-enum limitset_status limitset_adjust(struct limitset_held held,
-                                     const char *key,
-                                     int64_t delta,
-                                     uint64_t *returned);
+limitset_status limitset_adjust(limitset_held held,
+                                const char *key,
+                                int64_t delta,
+                                uint64_t *returned);
 
 // Reports what was used, be it less or more than requested, into debt if need be.
-enum limitset_status limitset_settle(struct limitset_held held,
-                                     const char *key,
-                                     uint64_t actual,
-                                     uint64_t *returned);
+limitset_status limitset_settle(limitset_held held, const char *key, uint64_t actual, uint64_t *returned);
 
 // How much of a limit is charged or held now. LIMITSET_NOT_REQUESTED if it was left out.
-enum limitset_status limitset_charged(struct limitset_held held, const char *key, uint64_t *amount);
+limitset_status limitset_charged(limitset_held held, const char *key, uint64_t *amount);
 
 // What an acquisition is.
-enum limitset_status limitset_read_held(struct limitset_held held, struct limitset_held_info *info);
+limitset_status limitset_read_held(limitset_held held, limitset_held_info *info);
 
 // Acquires more under the same acquisition, exactly what is named, all or none. Never waits. `denial` may be null.
-enum limitset_status limitset_acquire_more(struct limitset_held held,
-                                           const struct limitset_amount *first,
-                                           size_t count,
-                                           struct limitset_denial *denial);
+limitset_status limitset_acquire_more(limitset_held held,
+                                      const limitset_amount *first,
+                                      size_t count,
+                                      limitset_denial *denial);
 
 // Ends the acquisition: permits return, charges stay. Also with LIMITSET_UNREPORTED it is released. With
 // LIMITSET_UNAVAILABLE the permits return as soon as the lock is free.
-enum limitset_status limitset_release(struct limitset_held held);
+limitset_status limitset_release(limitset_held held);
 
 // Ends the acquisition as if it had not been: permits return, and charges too where the limit's algorithm can take them
 // back.
-enum limitset_status limitset_cancel(struct limitset_held held);
+limitset_status limitset_cancel(limitset_held held);
 
 // Ends the acquisition because the other side answered "too many requests": the whole set pauses, in every process.
 // `retry_after_ns` is what the other side asked for; -1: nothing. `pause` may be null.
-enum limitset_status limitset_rate_limited(struct limitset_held held,
-                                           int64_t retry_after_ns,
-                                           struct limitset_pause_info *pause);
+limitset_status limitset_rate_limited(limitset_held held,
+                                      int64_t retry_after_ns,
+                                      limitset_pause_info *pause);
 
 // Frees the handle of a set. The set itself stays, for others and for requests, pools and acquisitions that were made
 // from it; this process leaves it when the last of them is gone. Null is nothing to free.
-enum limitset_status limitset_set_free(struct limitset_set *set);
+limitset_status limitset_set_free(limitset_set *set);
 
 // Removes the set: every request to it, by whomever, is answered LIMITSET_REMOVED from now on, and the name is free
 // again.
-enum limitset_status limitset_remove(const struct limitset_set *the_set);
+limitset_status limitset_remove(const limitset_set *the_set);
 
 // Changes numbers of limits in place, all of them at one instant, for every process. Keys, kinds and algorithms cannot
 // change.
-enum limitset_status limitset_reconfigure(const struct limitset_set *the_set,
-                                          const struct limitset_limit *first,
-                                          size_t count);
+limitset_status limitset_reconfigure(const limitset_set *the_set,
+                                     const limitset_limit *first,
+                                     size_t count);
 
 // Makes every rate as if nobody had used it, and forgives debt. Permits stay with their holders.
-enum limitset_status limitset_reset(const struct limitset_set *the_set);
+limitset_status limitset_reset(const limitset_set *the_set);
 
 // Returns at once what the dead still hold, instead of when somebody misses it. `permits`, if it is not null, becomes
 // how many permits that were.
-enum limitset_status limitset_reap(const struct limitset_set *the_set,
-                                   uint64_t *permits);
+limitset_status limitset_reap(const limitset_set *the_set,
+                              uint64_t *permits);
 
 // Moves a manual clock on, for every process.
-enum limitset_status limitset_advance(const struct limitset_set *the_set, uint64_t nanos);
+limitset_status limitset_advance(const limitset_set *the_set, uint64_t nanos);
 
 // Pauses the set by hand, in every process, for at least so long. `pause` may be null.
-enum limitset_status limitset_pause(const struct limitset_set *the_set,
-                                    uint64_t nanos,
-                                    struct limitset_pause_info *pause);
+limitset_status limitset_pause(const limitset_set *the_set, uint64_t nanos, limitset_pause_info *pause);
 
 // Ends a pause before its time. `was_paused`, if it is not null, becomes 0 if the set admits somebody anyway.
-enum limitset_status limitset_resume(const struct limitset_set *the_set, uint32_t *was_paused);
+limitset_status limitset_resume(const limitset_set *the_set, uint32_t *was_paused);
 
 // An entry of the config map, with a zero behind it. `needed`, if it is not null, becomes its length with that zero.
 // LIMITSET_TOO_LONG if `room` is less (`buffer` may be null then), LIMITSET_UNKNOWN_KEY if there is none.
-enum limitset_status limitset_config(const struct limitset_set *the_set,
+limitset_status limitset_config(const limitset_set *the_set,
+                                const char *key,
+                                char *buffer,
+                                size_t room,
+                                size_t *needed);
+
+// The same of the set that an acquisition is of: which of a pool's sets it was.
+limitset_status limitset_held_config(limitset_held held,
                                      const char *key,
                                      char *buffer,
                                      size_t room,
                                      size_t *needed);
 
-// The same of the set that an acquisition is of: which of a pool's sets it was.
-enum limitset_status limitset_held_config(struct limitset_held held,
-                                          const char *key,
-                                          char *buffer,
-                                          size_t room,
-                                          size_t *needed);
-
 // A pool of these sets, in this order, for the worker of this number (each has a balancer of its own; 0 if there are no
 // workers). `balance` is a limitset_balance. The pool has its own hold on the sets: their handles may be freed.
-enum limitset_status limitset_pool_new(const struct limitset_set *const *sets,
-                                       size_t count,
-                                       uint32_t balance,
-                                       size_t worker,
-                                       struct limitset_pool **pool);
+limitset_status limitset_pool_new(const limitset_set *const *sets,
+                                  size_t count,
+                                  uint32_t balance,
+                                  size_t worker,
+                                  limitset_pool **pool);
 
 // Frees a pool; its requests and what was acquired stay. Null is nothing to free.
-enum limitset_status limitset_pool_free(struct limitset_pool *pool);
+limitset_status limitset_pool_free(limitset_pool *pool);
 
 // What the balancer has seen of its sets, as many as there is room for. `count`, if it is not null, becomes how many sets
 // there are.
-enum limitset_status limitset_read_pool(const struct limitset_pool *pool,
-                                        struct limitset_pool_stats *stats,
-                                        size_t room,
-                                        size_t *count);
+limitset_status limitset_read_pool(const limitset_pool *pool,
+                                   limitset_pool_stats *stats,
+                                   size_t room,
+                                   size_t *count);
 
 // Adds an item. While all places are taken it waits, at most `timeout_ns` (LIMITSET_FOREVER: for ever; 0: not at all, and
 // answers LIMITSET_FULL), until `interrupt` is raised. `id` means nothing to the queue.
-enum limitset_status limitset_push(const struct limitset_set *set,
-                                   uint64_t id,
-                                   const uint8_t *payload,
-                                   size_t bytes,
-                                   int64_t timeout_ns,
-                                   const struct limitset_interrupt *interrupt);
+limitset_status limitset_push(const limitset_set *set,
+                              uint64_t id,
+                              const uint8_t *payload,
+                              size_t bytes,
+                              int64_t timeout_ns,
+                              const limitset_interrupt *interrupt);
 
 // Takes the next item; waits while there is none, as limitset_push() does (with 0 it answers LIMITSET_EMPTY).
 // LIMITSET_OVER: the queue is closed, and all that was in it is finished.
-enum limitset_status limitset_take(const struct limitset_set *set,
-                                   int64_t timeout_ns,
-                                   const struct limitset_interrupt *interrupt,
-                                   struct limitset_item *item);
+limitset_status limitset_take(const limitset_set *set,
+                              int64_t timeout_ns,
+                              const limitset_interrupt *interrupt,
+                              limitset_item *item);
 
 // What an item is.
-enum limitset_status limitset_read_item(struct limitset_item item, struct limitset_item_info *info);
+limitset_status limitset_read_item(limitset_item item, limitset_item_info *info);
 
 // Records that an item is done. If `result` is not null it is kept for whoever collects it; until then the item keeps its
 // place.
-enum limitset_status limitset_done(struct limitset_item item,
-                                   const uint8_t *result,
-                                   size_t bytes);
+limitset_status limitset_done(limitset_item item,
+                              const uint8_t *result,
+                              size_t bytes);
 
 // Lets an item be tried again, by whomever, not before `after_ns` has passed. Tried often enough, it becomes a dead letter
 // instead.
-enum limitset_status limitset_retry(struct limitset_item item,
-                                    uint64_t after_ns);
+limitset_status limitset_retry(limitset_item item,
+                               uint64_t after_ns);
 
 // Gives an item to another worker, at once, as if it had not been taken.
-enum limitset_status limitset_give_back(struct limitset_item item);
+limitset_status limitset_give_back(limitset_item item);
 
 // Leaves an item to another worker; the attempt counts.
-enum limitset_status limitset_abandon(struct limitset_item item);
+limitset_status limitset_abandon(limitset_item item);
 
 // Gives an item up: it becomes a dead letter. `why` is kept as its result, and may be null.
-enum limitset_status limitset_dead_letter(struct limitset_item item, const uint8_t *why, size_t bytes);
+limitset_status limitset_dead_letter(limitset_item item, const uint8_t *why, size_t bytes);
 
 // The other side answered "too many requests": ends the acquisition that the request was made with, as
 // limitset_rate_limited() does, and parks the item until the pause is over, both at one instant. `retry_after_ns` is what
 // the other side asked for; -1: nothing. `pause` may be null.
-enum limitset_status limitset_park(struct limitset_item item,
-                                   struct limitset_held held,
-                                   int64_t retry_after_ns,
-                                   struct limitset_pause_info *pause);
+limitset_status limitset_park(limitset_item item,
+                              limitset_held held,
+                              int64_t retry_after_ns,
+                              limitset_pause_info *pause);
 
 // Takes the oldest result that nobody has collected; waits while there is none, as limitset_take() does.
-enum limitset_status limitset_collect(const struct limitset_set *set,
-                                      int64_t timeout_ns,
-                                      const struct limitset_interrupt *interrupt,
-                                      struct limitset_finished *finished);
+limitset_status limitset_collect(const limitset_set *set,
+                                 int64_t timeout_ns,
+                                 const limitset_interrupt *interrupt,
+                                 limitset_finished *finished);
 
 // Takes the oldest dead letter. Never waits: LIMITSET_EMPTY if there is none.
-enum limitset_status limitset_collect_dead(const struct limitset_set *set,
-                                           struct limitset_finished *finished);
+limitset_status limitset_collect_dead(const limitset_set *set, limitset_finished *finished);
 
 // What a finished item is.
-enum limitset_status limitset_read_finished(struct limitset_finished finished,
-                                            struct limitset_item_info *info);
+limitset_status limitset_read_finished(limitset_finished finished, limitset_item_info *info);
 
 // A finished item is not needed any more; its place is free.
-enum limitset_status limitset_forget(struct limitset_finished finished);
+limitset_status limitset_forget(limitset_finished finished);
 
 // Lets a finished item be worked on again, with all counts at zero.
-enum limitset_status limitset_revive(struct limitset_finished finished);
+limitset_status limitset_revive(limitset_finished finished);
 
 // Puts a finished item back: it can be collected again.
-enum limitset_status limitset_put_back(struct limitset_finished finished);
+limitset_status limitset_put_back(limitset_finished finished);
 
 // From now on nothing can be pushed, by anybody. Workers go on until all is finished.
-enum limitset_status limitset_close(const struct limitset_set *set);
+limitset_status limitset_close(const limitset_set *set);
 
 // Waits until everything that was pushed is finished, at most `timeout_ns`, until `interrupt` is raised.
-enum limitset_status limitset_drain(const struct limitset_set *set,
-                                    int64_t timeout_ns,
-                                    const struct limitset_interrupt *interrupt);
+limitset_status limitset_drain(const limitset_set *set,
+                               int64_t timeout_ns,
+                               const limitset_interrupt *interrupt);
 
 // Reads a set at one instant.
-enum limitset_status limitset_read_stats(const struct limitset_set *set, struct limitset_stats *stats);
+limitset_status limitset_read_stats(const limitset_set *set, limitset_stats *stats);
 
 #ifdef __cplusplus
 }  // extern "C"

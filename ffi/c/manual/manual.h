@@ -123,10 +123,10 @@
 //
 // ERRORS
 //
-// * Every function answers a limitset_status, and 0 is success. What can be the answer of every function is not said at each
-//   of them:
+// * Every function answers a limitset_status, and 0 is success; limitset_last_error() says what was found, what was expected
+//   and what to do. Nothing was acquired, changed or opened then, unless the status says otherwise.
 //
-//   | status | after which call | what to do |
+//   | LIMITSET_… | after which call | what to do |
 //   | --- | --- | --- |
 //   | DENIED, QUEUED, COOLING_DOWN, TIMED_OUT | acquiring | try again; limitset_denial says when |
 //   | NEVER, BAD_REQUEST | acquiring | change the request: waiting is of no use |
@@ -134,7 +134,12 @@
 //   | UNAVAILABLE | all | a process is stopped while it has the lock, or the set is damaged: see the message |
 //   | REMOVED | all | open the set again |
 //   | NOT_SHARED, FORKED | in a child | open it anew; acquire anew |
+//   | BAD_LIMIT, BAD_SETTING, BAD_NAME | opening, reconfiguring | change the definition, or the name |
+//   | DIFFERS, EXISTS, NOT_FOUND, UNUSABLE, PERMISSION | opening | another definition, name or user: see the message |
+//   | BUSY, TOO_MANY_PARTICIPANTS, NO_SPACE, UNSUPPORTED, IO | opening | what the message says of the system |
+//   | UNKNOWN_KEY, NOT_NUMBERS, CLOCK_MOVES_ITSELF | changing a set | change the call |
+//   | NOT_REQUESTED, ABOVE_REQUESTED, ABOVE_CHARGED, PERMITS, TOO_MUCH | reporting | change the report; it is held as before |
 //   | UNREPORTED | release | it is released; report with limitset_settle() before |
-//   | EMPTY, FULL, OVER | queues | wait; wait; stop |
+//   | EMPTY, FULL, OVER, CLOSED, TOO_LONG, NO_QUEUE | queues | wait; wait; stop; do not push; make it shorter; create it |
 //   | SPENT, IN_USE, NULL, BAD_HANDLE, BAD_ARGUMENT, BAD_STRUCT_SIZE | all | a mistake of the program |
 //   | DEFECT | all | a mistake of limitset: report it |

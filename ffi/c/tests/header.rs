@@ -43,7 +43,7 @@ fn made() -> String {
     let config = Config {
         language: Language::C,
         cpp_compat: true,
-        style: Style::Both,
+        style: Style::Type,
         documentation_style: DocumentationStyle::C99,
         no_includes: true,
         usize_is_size_t: true,
