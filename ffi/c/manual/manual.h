@@ -129,6 +129,7 @@
 //   | LIMITSET_… | after which call | what to do |
 //   | --- | --- | --- |
 //   | DENIED, QUEUED, COOLING_DOWN, TIMED_OUT | acquiring | try again; limitset_denial says when |
+//   | QUEUE_FULL | waiting | try again later, or create the set with more waiters |
 //   | NEVER, BAD_REQUEST | acquiring | change the request: waiting is of no use |
 //   | INTERRUPTED | waiting | what you raised it for |
 //   | UNAVAILABLE | all | a process is stopped while it has the lock, or the set is damaged: see the message |
@@ -141,5 +142,8 @@
 //   | NOT_REQUESTED, ABOVE_REQUESTED, ABOVE_CHARGED, PERMITS, TOO_MUCH | reporting | change the report; it is held as before |
 //   | UNREPORTED | release | it is released; report with limitset_settle() before |
 //   | EMPTY, FULL, OVER, CLOSED, TOO_LONG, NO_QUEUE | queues | wait; wait; stop; do not push; make it shorter; create it |
+//   | NOT_HELD | queues | the segment was changed by somebody else; take another item |
+//   | TOO_MANY_HANDLES | all | release or free some of the 16 million |
 //   | SPENT, IN_USE, NULL, BAD_HANDLE, BAD_ARGUMENT, BAD_STRUCT_SIZE | all | a mistake of the program |
 //   | DEFECT | all | a mistake of limitset: report it |
+//   | OTHER | all | see the message |

@@ -67,14 +67,13 @@ fn trials() -> Vec<Trial> {
             assert!(said.is_none_or(|said| said == "done\n"));
         }));
     }
-    for (name, scenario) in list::load(&folder().join("../../tests/scenarios")) {
-        for variant in [Variant::C11, Variant::Valgrind] {
-            let scenario = scenario.clone();
-            trials.push(trial(format!("scenario::{name}::{}", variant.name()), move || {
-                scenario::run(variant, &scenario);
-            }));
-        }
+    let scenarios = list::load(&folder().join("../../tests/scenarios"));
+    for (name, scenario) in scenarios.clone() {
+        trials.push(trial(format!("scenario::{name}"), move || scenario::run(Variant::C11, [&scenario])));
     }
+    trials.push(trial("scenario::all_in_one_process::valgrind".to_owned(), move || {
+        scenario::run(Variant::Valgrind, scenarios.iter().map(|(_, scenario)| scenario));
+    }));
     trials
 }
 

@@ -192,8 +192,9 @@ static limitset_status open_all(void) {
     static const char *const balances[] = {"round_robin", "random", "first_free", NULL};
     const char *balance = find(&definition, "pool.balance");
     if (balance == NULL) {
-        set_count = 1;
-        return open_one("set.", &sets[0]);
+        limitset_status answer = open_one("set.", &sets[0]);
+        set_count = answer == LIMITSET_OK;
+        return answer;
     }
     for (; find(&definition, "pool.sets.%d.limits.0.kind", set_count) != NULL; set_count++) {
         char prefix[64];
@@ -793,22 +794,46 @@ static void do_step(const line *step) {
     }
 }
 
+// Gives back all that a scenario has left.
+static void end_scenario(void) {
+    for (int index = 0; index < MOST_NAMES; index++) {
+        thing *it = &things[index];
+        // Most of them were ended by a step, and what is of a set that was removed cannot be given back.
+        if (it->name[0] != 0 && it->kind == HELD) {
+            limitset_release(it->held);
+        } else if (it->name[0] != 0 && it->kind == ITEM) {
+            limitset_abandon(it->item);
+        } else if (it->name[0] != 0 && it->kind == FINISHED) {
+            limitset_put_back(it->finished);
+        }
+        it->name[0] = 0;
+    }
+    for (int index = 0; index < set_count; index++) {
+        OK(limitset_set_free(sets[index]));
+        sets[index] = NULL;
+    }
+    OK(limitset_pool_free(pool));
+    pool = NULL;
+    set_count = 0;
+}
+
+// A line with a name begins another scenario.
 int main(void) {
     static char opening[65536], text[65536];
     static line step;
     alarm(300); // Tells a hang from slowness.
-    CHECK(fgets(opening, sizeof opening, stdin) != NULL);
-    opening[strcspn(opening, "\n")] = 0;
-    split(opening, &definition);
-    answer_status(open_all());
     while (fgets(text, sizeof text, stdin) != NULL) {
         text[strcspn(text, "\n")] = 0;
-        split(text, &step);
-        do_step(&step);
+        if (after(text, "name=") != NULL) {
+            end_scenario();
+            strcpy(opening, text);
+            split(opening, &definition);
+            answer_status(open_all());
+        } else {
+            split(text, &step);
+            do_step(&step);
+        }
     }
-    for (int index = 0; index < set_count; index++) {
-        limitset_set_free(sets[index]);
-    }
-    OK(limitset_pool_free(pool));
+    end_scenario();
     return 0;
 }

@@ -14,23 +14,22 @@ struct InC {
     output: BufReader<ChildStdout>,
 }
 
-/// Runs a scenario in C.
-pub(crate) fn run(variant: Variant, scenario: &Value) {
+/// Runs scenarios in C, one after the other in one process.
+pub(crate) fn run<'a>(variant: Variant, scenarios: impl IntoIterator<Item = &'a Value>) {
     let source = folder().join("tests/c/scenario.c");
     let Some(mut command) = programs::command(&source, variant) else {
-        return programs::skip_valgrind(&format!("scenario {}", scenario["name"]));
+        return programs::skip_valgrind("scenarios");
     };
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let (input, output) = (child.stdin.take(), BufReader::new(child.stdout.take().unwrap()));
     let mut driver = InC { child, input, output };
-    list::run(&mut driver, scenario);
+    scenarios.into_iter().for_each(|scenario| list::run(&mut driver, scenario));
     drop(driver.input.take());
     assert!(driver.child.wait().unwrap().success(), "the program did not end well");
 }
 
 impl InC {
-    fn ask(&mut self, what: &Value) -> Value {
-        let mut words = Vec::new();
+    fn ask(&mut self, mut words: Vec<String>, what: &Value) -> Value {
         flatten(what, "", &mut words);
         writeln!(self.input.as_mut().unwrap(), "{}", words.join("\t")).unwrap();
         let mut answer = String::new();
@@ -44,15 +43,14 @@ impl Driver for InC {
     fn open(&mut self, scenario: &Value) -> Value {
         let mut definition = scenario.clone();
         definition.as_object_mut().unwrap().retain(|key, _| key == "set" || key == "pool");
-        // A set with nothing in it is still a line.
-        definition["name"] = scenario["name"].clone();
-        self.ask(&definition)
+        let name = format!("name={}", scenario["name"].as_str().unwrap());
+        self.ask(vec![name], &definition)
     }
 
     fn step(&mut self, step: &Value) -> Value {
         let mut step = step.clone();
         step.as_object_mut().unwrap().remove("expect");
-        self.ask(&step)
+        self.ask(Vec::new(), &step)
     }
 }
 
