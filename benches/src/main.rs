@@ -6,6 +6,7 @@ mod batches;
 mod c;
 mod clocks;
 mod crew;
+mod floor;
 mod growth;
 mod handover;
 mod machine;

@@ -40,6 +40,9 @@ const FEW_SLOTS: u32 = 64;
 pub(crate) struct Enrolment {
     /// How long to wait for somebody who is alive.
     patience: Duration,
+    /// Whether to be able to lend our life to a command.
+    lends_life: bool,
+    patience_nanos: u64,
     /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
     turn: ForkLock,
     /// The epoch the other fields belong to: in a forked child they are the parent's.
@@ -49,9 +52,11 @@ pub(crate) struct Enrolment {
 }
 
 impl Enrolment {
-    pub(crate) fn new(patience: Duration) -> Self {
+    pub(crate) fn new(patience: Duration, lends_life: bool) -> Self {
         Self {
             patience,
+            lends_life,
+            patience_nanos: clock::nanos(patience),
             turn: ForkLock::new(),
             epoch: AtomicU64::new(0),
             slot: AtomicU32::new(0),
@@ -59,6 +64,7 @@ impl Enrolment {
         }
     }
 
+    #[inline]
     fn current(&self) -> Option<Participant> {
         (self.epoch.load(Acquire) == fork::epoch())
             .then(|| Participant { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) })
@@ -108,7 +114,7 @@ impl Inner {
         let me = self.view.introduce(slot)?;
         // Nobody may use the name before it is certain that we keep it.
         self.view.clean_up(me, alone, deadline).map_err(|fault| self.attach_error(fault))?;
-        own.keep(pin);
+        own.keep(pin, self.enrolment.lends_life);
         self.enrolment.publish(me);
         Ok(me)
     }
@@ -123,14 +129,23 @@ impl Inner {
         Ok(me)
     }
 
+    /// Becomes nobody: what this process held under its name is a dead one's as soon as nothing holds the slot's byte.
+    /// The next use enrols anew.
+    pub(super) fn leave(&self, descriptors: &Descriptors) {
+        let _turn = self.enrolment.turn.lock();
+        self.enrolment.epoch.store(0, Release);
+        descriptors.unpin();
+    }
+
     /// Removes the segment.
     pub(super) fn remove(&self) -> Result<(), AttachError> {
         let _turn = self.enrolment.turn.lock();
         self.view.remove(self.enrolment.patience)
     }
 
+    #[inline]
     pub(crate) fn patience(&self) -> u64 {
-        clock::nanos(self.enrolment.patience)
+        self.enrolment.patience_nanos
     }
 
     /// When an operation on the segment as a whole gives up.
@@ -256,7 +271,7 @@ impl View {
         for (region, holdings) in self.semaphores() {
             let Some(block) = self.try_block(&region) else { continue };
             if alone {
-                holdings.sweep(block, me, deadline)?;
+                holdings.sweep(&block, me, deadline)?;
             }
             let mut guard = block.lock(me, deadline)?.guard();
             holdings.adopt(&mut guard)?;

@@ -2,12 +2,15 @@
 //!
 //! ```text
 //! name       which file a name is
+//! generated  names that nobody chose
 //! options    what a segment shall be
 //! create     complete or absent
 //! adopt      a file of somebody else becomes a segment
 //! attach     from a name to a checked mapping
 //! view       regions of a checked mapping, as the protocol wants them
+//! bound      those regions, kept beside the mapping
 //! enrol      becoming a participant; again after a fork
+//! lend       a command that keeps its participant alive
 //! remove     so that everybody notices
 //! observer   looking without taking part
 //! ```
@@ -15,8 +18,11 @@
 #[cfg(feature = "shared_memory")]
 mod adopt;
 mod attach;
+mod bound;
 mod create;
 mod enrol;
+mod generated;
+mod lend;
 mod name;
 mod observer;
 mod options;
@@ -34,7 +40,7 @@ use self::attach::Source;
 use self::enrol::Enrolment;
 use self::name::{PREFIX, Place, SHARED_MEMORY};
 use self::view::name_of;
-use crate::core::{Block, Participant};
+use crate::core::{Block, Participant, Until};
 use crate::error::{AttachError, SyncError};
 use crate::layout::header::RegionKind;
 use crate::layout::plan::Shape;
@@ -43,6 +49,8 @@ use crate::sys::machine::Machine;
 
 #[cfg(feature = "shared_memory")]
 pub(crate) use self::adopt::Adopted;
+pub(crate) use self::bound::{BoundBlock, BoundEngine};
+pub use self::lend::LentLife;
 pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;
@@ -136,13 +144,13 @@ impl Segment {
     /// The mutex with this label.
     pub fn mutex(&self, label: &str) -> Result<SharedMutex, SyncError> {
         let region = self.inner.view.region(label, RegionKind::Mutex, "mutex")?;
-        Ok(SharedMutex::new(self.clone(), region))
+        Ok(SharedMutex::new(BoundBlock::new(self.clone(), region)?))
     }
 
     /// The semaphore with this label.
     pub fn semaphore(&self, label: &str) -> Result<SharedSemaphore, SyncError> {
         let region = self.inner.view.region(label, RegionKind::Semaphore, "semaphore")?;
-        Ok(SharedSemaphore::new(self.clone(), region))
+        Ok(SharedSemaphore::new(BoundBlock::new(self.clone(), region)?))
     }
 
     /// The plain words with this label, for the program's own atomics: no lock, no journal.
@@ -164,6 +172,7 @@ impl Segment {
     }
 
     /// This process's name in the segment; enrols if that has not happened since the last fork.
+    #[inline]
     pub fn participant(&self) -> Result<Participant, AttachError> {
         self.inner.me()
     }
@@ -176,8 +185,15 @@ impl Segment {
     }
 
     /// How long an operation without a time of its own waits for a lock, in nanoseconds.
+    #[inline]
     pub(crate) fn patience(&self) -> u64 {
         self.inner.patience()
+    }
+
+    /// The same, for whoever takes a lock.
+    #[inline]
+    pub(crate) fn until(&self) -> Until {
+        Until::Within(self.patience())
     }
 
     /// When an operation without a time of its own gives up on a lock.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::liveness::Descriptors;
 use super::{clock, futex};
+use crate::core::owner::WAITERS;
 use crate::core::{Env, Waited, Waiting};
 
 /// Real memory, real futexes, real deaths.
@@ -73,12 +74,12 @@ impl Env for Machine {
             Waiting::Doorbell => self.doorbell_slice,
         };
         // An absolute end, so that signals do not stretch the slice.
-        let end = deadline.min(clock::monotonic().saturating_add(slice));
+        let mut now = clock::monotonic();
+        let end = deadline.min(now.saturating_add(slice));
         loop {
-            let left = end.saturating_sub(clock::monotonic());
-            match futex::wait(word, seen, left) {
+            match futex::wait(word, seen, end.saturating_sub(now)) {
                 futex::Ended::Time => return Waited::SliceOver,
-                futex::Ended::Signal => {}
+                futex::Ended::Signal => now = clock::monotonic(),
                 futex::Ended::Woken => return Waited::Woken,
             }
         }
@@ -92,6 +93,18 @@ impl Env for Machine {
     #[cold]
     fn wake_all(&self, word: &AtomicU32) {
         futex::wake(word, i32::MAX);
+    }
+
+    #[cold]
+    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
+        if !futex::clear_and_wake(lock, doorbell) {
+            // A kernel without that call. Who sleeps on the doorbell would wait for a slice if we died between the two.
+            let seen = lock.swap(0, Ordering::Release);
+            futex::wake(doorbell, i32::MAX);
+            if seen & WAITERS != 0 {
+                futex::wake(lock, 1);
+            }
+        }
     }
 
     #[cold]

@@ -1,6 +1,6 @@
 //! The project's own commands. `cargo xtask test` runs every check, the same as CI;
 //! `cargo xtask test loom` runs one part of it; `cargo xtask prove` runs the proofs at full depth;
-//! `cargo xtask bench` measures.
+//! `cargo xtask bench` measures; `cargo xtask pictures` makes the pictures of the command.
 //!
 //! A new subcommand is one row in `COMMANDS`; a new test part is one row in `parts::PARTS`.
 
@@ -8,6 +8,7 @@ mod bench;
 mod install_c;
 mod leftovers;
 mod parts;
+mod pictures;
 mod prove;
 mod report;
 mod run;
@@ -57,6 +58,12 @@ const COMMANDS: &[Subcommand] = &[
         usage: "install-c --prefix DIR",
         about: "build the C binding and install header, libraries and pkg-config file",
         run: install_c::command,
+    },
+    Subcommand {
+        name: "pictures",
+        usage: "pictures",
+        about: "make docs/pictures/top.svg and demo.svg from what the command prints, in tmux",
+        run: pictures::command,
     },
 ];
 
