@@ -52,10 +52,10 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
 /// Builds the libraries; gives the folder they are in, or none if that failed.
 fn build() -> io::Result<Option<PathBuf>> {
     let cargo = env::var_os("CARGO").unwrap_or("cargo".into());
-    let line = ["build", "--profile", "library", "-p", "limitset-c"];
+    let line = ["build", "--release", "-p", "limitset-c"];
     let status = Command::new(cargo).args(line).current_dir(test::root()).status()?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
-    Ok(status.success().then(|| test::root().join(target).join("library")))
+    Ok(status.success().then(|| test::root().join(target).join("release")))
 }
 
 /// `prefix`, under another root if there is one.
