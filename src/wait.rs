@@ -226,7 +226,7 @@ impl Waiting {
         if let Some(interrupt) = interrupt {
             let doorbell = engine.doorbell(self.place.waiter).map_err(|fault| set.trouble(fault))?;
             let until = self.deadline.min(self.place.wakes_at);
-            return interrupt.sleep(set, &engine, doorbell, self.place.seen, until);
+            return interrupt.sleep(set, engine, doorbell, self.place.seen, until);
         }
         let slept = engine.sleep(me, &self.place, self.deadline, set.vigil(), &set.clock(), |swept| {
             events::swept(set, &swept);

@@ -330,7 +330,7 @@ impl WorkQueue {
             let until = deadline.min(look_at);
             let engine = set.engine();
             if let Some(interrupt) = interrupt {
-                interrupt.sleep_for_work(set, &engine, seen, until)?;
+                interrupt.sleep_for_work(set, engine, seen, until)?;
                 continue;
             }
             let slept = engine.sleep_for_work(me, seen, until, set.vigil(), &set.clock(), |swept| {
