@@ -42,6 +42,9 @@ pub enum AcquireError {
     /// The limits did not allow it in time.
     #[error("{0}")]
     TimedOut(Box<TimedOut>),
+    /// Somebody raised the [`Interrupt`](crate::Interrupt) that ends this wait.
+    #[error("the wait was interrupted: nothing was acquired")]
+    Interrupted,
     /// The limits never allow it, however long one waits.
     #[error("{requested} of {key:?} can never be had: at most {most} at once; ask for less")]
     Never {

@@ -149,7 +149,7 @@ impl AcquireFuture {
         if helper::is_asleep(&self.set, ticket, context.waker()) {
             return Poll::Pending;
         }
-        match waiting.look(&self.set, &ask) {
+        match waiting.look(&self.set, &ask, false) {
             Some(answer) => {
                 self.state = State::Over;
                 Poll::Ready(answer)

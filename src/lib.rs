@@ -43,7 +43,7 @@
 //!   can free waits for ever. Use [`acquire_timeout`](LimitSet::acquire_timeout), which says who holds what.
 //! * Whoever may write to a segment is trusted not to want to break it.
 //! * After a power loss a set in a file may have lost its last updates.
-//! * Nothing here may be called from a signal handler.
+//! * Nothing here may be called from a signal handler, but for [`Interrupt::raise`], which ends waits.
 //!
 //! # Where things are
 //!
@@ -53,6 +53,7 @@
 //! | [`LimitSet`] | the limits together: opened by its [builder](LimitSetBuilder), acquired from, waited for, changed live, removed |
 //! | [`Request`] | what can be asked for, and in which forms |
 //! | [`Acquisition`] | what was granted: report its use, release it, cancel it |
+//! | [`Interrupt`] | ends a wait, from a signal handler or another thread |
 //! | [`LimitPool`] | several sets behind a balancer; made of [anything](AnyLimits) |
 //! | [`Cooldown`] | how a set pauses after "too many requests", and resumes |
 //! | [`WorkQueue`] | work that goes to another worker if its worker dies |
@@ -93,6 +94,7 @@ mod future;
 mod helper;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;
+mod interrupt;
 mod layout;
 pub mod limit;
 mod manage;
@@ -123,6 +125,7 @@ pub use crate::core::Participant;
 pub use crate::declared::Declaration;
 pub use crate::engine::Reason;
 pub use crate::future::AcquireFuture;
+pub use crate::interrupt::Interrupt;
 pub use crate::limit::{
     Algorithm, BadSetting, CallLimit, Cooldown, Limit, Order, QueueOptions, RateLimit, Report, ResourceLimit,
 };

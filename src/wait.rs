@@ -9,6 +9,7 @@ use crate::core::NEVER;
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
 use crate::enter::{Granted, attach_trouble};
 use crate::events;
+use crate::interrupt::Interrupt;
 use crate::observe::Stats;
 use crate::request::Request;
 use crate::set::LimitSet;
@@ -206,21 +207,27 @@ enum Outcome {
 impl Waiting {
     /// Sleeps and looks until there is an answer.
     fn wait(mut self, set: &LimitSet, ask: &Ask<'_>) -> Result<Acquisition, AcquireError> {
+        let interrupt = Interrupt::current();
         loop {
-            if let Err(trouble) = self.sleep(set) {
+            if let Err(trouble) = self.sleep(set, interrupt) {
                 self.abandon(set, ask);
                 return set.on_trouble(trouble, ask.label);
             }
-            if let Some(answer) = self.look(set, ask) {
+            if let Some(answer) = self.look(set, ask, interrupt.is_some_and(Interrupt::is_raised)) {
                 return answer;
             }
         }
     }
 
-    fn sleep(&self, set: &LimitSet) -> Result<(), Trouble> {
+    fn sleep(&self, set: &LimitSet, interrupt: Option<&Interrupt>) -> Result<(), Trouble> {
         let me = set.segment().participant().map_err(attach_trouble)?;
         let view = set.segment().view();
         let engine = set.engine();
+        if let Some(interrupt) = interrupt {
+            let doorbell = engine.doorbell(self.place.waiter).map_err(|fault| set.trouble(fault))?;
+            let until = self.deadline.min(self.place.wakes_at);
+            return interrupt.sleep(set, engine, doorbell, self.place.seen, until);
+        }
         let slept = engine.sleep(me, &self.place, self.deadline, set.vigil(), &set.clock(), |swept| {
             events::swept(set, &swept);
             view.look_at_name()
@@ -228,9 +235,10 @@ impl Waiting {
         slept.map_err(|fault| set.trouble(fault))
     }
 
-    /// Looks for a grant; serves the queue, or leaves it if time is up. After the end there is nothing to leave.
-    pub(crate) fn look(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
-        let looked = self.look_quietly(set, ask);
+    /// Looks for a grant; serves the queue, or leaves it if time is up or the wait is interrupted. After the end there is
+    /// nothing to leave.
+    pub(crate) fn look(&mut self, set: &LimitSet, ask: &Ask<'_>, is_interrupted: bool) -> Looked {
+        let looked = self.look_quietly(set, ask, is_interrupted);
         match &looked {
             // That it was let through unasked has been told.
             Some(Ok(held)) if !held.enforced() => {}
@@ -244,7 +252,7 @@ impl Waiting {
         looked
     }
 
-    fn look_quietly(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
+    fn look_quietly(&mut self, set: &LimitSet, ask: &Ask<'_>, is_interrupted: bool) -> Looked {
         let wants = ask.wants;
         let now = clock::monotonic();
         let is_late = now >= self.deadline;
@@ -258,7 +266,7 @@ impl Waiting {
             Ok(match look {
                 Look::Granted => Outcome::Granted,
                 Look::Refused => Outcome::Refused(statuses(guard)?),
-                Look::Waiting if !is_late => Outcome::Waiting,
+                Look::Waiting if !is_late && !is_interrupted => Outcome::Waiting,
                 Look::Waiting => {
                     let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
                     let statuses = statuses(guard)?;
@@ -270,6 +278,7 @@ impl Waiting {
         });
         match looked {
             Ok(Outcome::Waiting) => None,
+            Ok(Outcome::Late(..)) if !is_late => Some(Err(AcquireError::Interrupted)),
             Ok(Outcome::Late(statuses, ahead, paused)) => {
                 let paused = paused.map(Duration::from_nanos);
                 Some(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead, paused)))))

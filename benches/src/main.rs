@@ -3,6 +3,7 @@
 
 mod attach;
 mod batches;
+mod c;
 mod clocks;
 mod crew;
 mod floor;
@@ -35,7 +36,7 @@ const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only NAME]... [--out DIR]
 
   --quick      about a minute: shorter batches, more noise
-  --only NAME  only this bench: uncontended, clocks, processes, handover, attach or growth;
+  --only NAME  only this bench: uncontended, clocks, processes, handover, attach, c or growth;
                prints the page instead of writing it, unless --out is given
   --out DIR    where RESULTS.md and results.svg go; benches/ unless given
 ";
@@ -49,6 +50,7 @@ const BENCHES: &[(&str, RunBench)] = &[
     ("processes", processes::run),
     ("handover", |plan, _| handover::run(plan)),
     ("attach", |plan, _| attach::run(plan)),
+    ("c", |plan, _| c::run(plan)),
     ("growth", |plan, _| growth::run(plan)),
 ];
 

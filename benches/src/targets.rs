@@ -88,6 +88,13 @@ pub fn all(results: &Results) -> Vec<Target> {
             "same/futex",
             AtMost(1.3),
         ),
+        time(
+            "3 limits together, acquire + release, from C / from Rust",
+            "c",
+            "three/c",
+            "three/rust",
+            AtMost(1.25),
+        ),
     ];
     let curves: [(&str, &str, &[usize]); 3] = [
         ("limits that are not asked for", "idle-limits", &growth::IDLE_LIMITS),

@@ -32,6 +32,9 @@ pub enum QueueError {
     /// Time was up.
     #[error("time was up, and the queue had nothing to offer")]
     TimedOut,
+    /// Somebody raised the [`Interrupt`](crate::Interrupt) that ends this wait.
+    #[error("the wait was interrupted, and the queue had nothing to offer")]
+    Interrupted,
     /// The item was finished before.
     #[error("what became of this item was said before")]
     Spent,

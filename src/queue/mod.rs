@@ -15,6 +15,7 @@ use crate::core::{Fault, Guard, NEVER};
 use crate::engine::{Engine, Finishes, Lease, Pushed, Taken};
 use crate::enter::attach_trouble;
 use crate::events;
+use crate::interrupt::Interrupt;
 use crate::set::LimitSet;
 use crate::sys::clock;
 use crate::sys::machine::Machine;
@@ -305,6 +306,7 @@ impl WorkQueue {
                 Err(trouble) => return Err(trouble.into()),
             }
         }
+        let interrupt = Interrupt::current();
         loop {
             // Before the look: what changes after it changes the doorbell.
             let seen = set.engine().work_bell();
@@ -320,10 +322,17 @@ impl WorkQueue {
             if deadline != NEVER && clock::monotonic() >= deadline {
                 return Err(QueueError::TimedOut);
             }
+            if interrupt.is_some_and(Interrupt::is_raised) {
+                return Err(QueueError::Interrupted);
+            }
             let me = set.segment().participant().map_err(attach_trouble)?;
             let view = set.segment().view();
             let until = deadline.min(look_at);
             let engine = set.engine();
+            if let Some(interrupt) = interrupt {
+                interrupt.sleep_for_work(set, engine, seen, until)?;
+                continue;
+            }
             let slept = engine.sleep_for_work(me, seen, until, set.vigil(), &set.clock(), |swept| {
                 events::swept(set, &swept);
                 view.look_at_name()

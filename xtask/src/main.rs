@@ -5,6 +5,7 @@
 //! A new subcommand is one row in `COMMANDS`; a new test part is one row in `parts::PARTS`.
 
 mod bench;
+mod install_c;
 mod leftovers;
 mod parts;
 mod pictures;
@@ -51,6 +52,12 @@ const COMMANDS: &[Subcommand] = &[
         usage: "instructions [--bless]",
         about: "count the instructions of the hot paths; with --bless write them down",
         run: bench::instructions,
+    },
+    Subcommand {
+        name: "install-c",
+        usage: "install-c --prefix DIR",
+        about: "build the C binding and install header, libraries and pkg-config file",
+        run: install_c::command,
     },
     Subcommand {
         name: "pictures",

@@ -135,6 +135,13 @@ pub(crate) const PARTS: &[Part] = &[
         }),
     },
     Part {
+        name: "c",
+        about: "the C binding: installed, compiled as C11 and C++17, run plainly and under valgrind",
+        work: Work::Tests(|_| {
+            Ok(vec![cargo(&["test", "--no-fail-fast", "-p", "limitset-c", "--", "--nocapture"])])
+        }),
+    },
+    Part {
         name: "loom",
         about: "the protocol under every interleaving of small cases",
         work: Work::Tests(|_| {
