@@ -101,6 +101,7 @@ mod queue;
 mod request;
 mod segment;
 mod set;
+mod standing;
 pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
 mod sys;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::CooldownSettings;
 use crate::layout::definition::DefinitionHead;
 
 /// How a set pauses when somebody [reports](crate::Acquisition::rate_limited) that the other side wants less, and how
@@ -105,6 +106,20 @@ impl Cooldown {
     pub fn slow_start(mut self, admissions: u32, first: Duration, last: Duration) -> Self {
         (self.slow_admissions, self.first_gap, self.last_gap) = (admissions, nanos(first), nanos(last));
         self
+    }
+
+    /// What it was set to.
+    pub fn settings(&self) -> CooldownSettings {
+        let part = |thousandths: u32| f64::from(thousandths) / f64::from(WHOLE);
+        CooldownSettings {
+            first: Duration::from_nanos(self.first),
+            longest: Duration::from_nanos(self.longest),
+            factor: part(self.factor),
+            jitter: part(self.jitter),
+            slow_admissions: self.slow_admissions,
+            first_gap: Duration::from_nanos(self.first_gap),
+            last_gap: Duration::from_nanos(self.last_gap),
+        }
     }
 
     /// Whether it can be.
