@@ -58,6 +58,45 @@ impl LimitSet {
         self.future(wants, u64::MAX, request.name())
     }
 
+    /// Acquires what is asked for if the limits allow it now, and joins the queue if not: what is granted at once costs
+    /// no future. For callers that wait in their own way, such as bindings of other languages. Time begins now.
+    ///
+    /// ```
+    /// use limitset::{LimitSet, ResourceLimit, Started};
+    ///
+    /// let limits = LimitSet::builder().limit(ResourceLimit::new("connections", 1)).in_memory()?;
+    /// let Started::Granted(held) = limits.start_acquire((), None)? else { panic!("there is one") };
+    /// let Started::Waiting(future) = limits.start_acquire((), None)? else { panic!("there is no other") };
+    /// drop(future); // leaves the queue
+    /// # held.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), if waiting is of no use.
+    pub fn start_acquire<'r>(
+        &self,
+        request: impl Into<Request<'r>>,
+        timeout: Option<Duration>,
+    ) -> Result<Started, AcquireError> {
+        let request = request.into();
+        let mut scratch = Wants::none();
+        let wants = self.keys().wants(&request, &mut scratch)?;
+        let ask = Ask { wants, owing: u64::MAX, label: request.name() };
+        match self.join(&ask, timeout, true) {
+            Ok(Ok(Joined::Granted(acquisition))) => Ok(Started::Granted(acquisition)),
+            Ok(Ok(Joined::Waiting(waiting))) => {
+                let mut future = self.future(Ok(wants.clone()), u64::MAX, request.name());
+                future.timeout = timeout;
+                future.state = State::Waiting { waiting, ticket: None, epoch: fork::epoch() };
+                Ok(Started::Waiting(future))
+            }
+            Ok(Err(refusal)) => Err(refusal),
+            Err(trouble) => self.on_trouble(trouble, request.name()).map(Started::Granted),
+        }
+    }
+
     pub(crate) fn future(
         &self,
         wants: Result<Wants, BadRequest>,
@@ -83,6 +122,16 @@ impl LimitSet {
     }
 }
 
+/// What came of [`LimitSet::start_acquire`].
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
+pub enum Started {
+    /// It was granted at once.
+    Granted(Acquisition),
+    /// It waits in the queue, and was not polled yet.
+    Waiting(AcquireFuture),
+}
+
 /// An acquisition to come; see [`LimitSet::acquire_async`].
 #[must_use = "nothing is asked for before it is polled"]
 pub struct AcquireFuture {
@@ -98,8 +147,8 @@ enum State {
     New,
     Waiting {
         waiting: Waiting,
-        /// Where the helper knows it by; gone once it has been woken.
-        ticket: Ticket,
+        /// Where the helper knows it by; gone once it has been woken. None before it is polled.
+        ticket: Option<Ticket>,
         /// The process that it belongs to.
         epoch: u64,
     },
@@ -131,7 +180,7 @@ impl AcquireFuture {
         };
         match helper::watch(&self.set, &waiting, context.waker()) {
             Ok(ticket) => {
-                self.state = State::Waiting { waiting, ticket, epoch: fork::epoch() };
+                self.state = State::Waiting { waiting, ticket: Some(ticket), epoch: fork::epoch() };
                 Poll::Pending
             }
             Err(trouble) => {
@@ -146,7 +195,7 @@ impl AcquireFuture {
             return Poll::Pending;
         };
         let ask = Ask { wants, owing: self.owing, label: self.label.as_deref() };
-        if helper::is_asleep(&self.set, ticket, context.waker()) {
+        if ticket.is_some_and(|ticket| helper::is_asleep(&self.set, &ticket, context.waker())) {
             return Poll::Pending;
         }
         match waiting.look(&self.set, &ask) {
@@ -156,7 +205,7 @@ impl AcquireFuture {
             }
             None => match helper::watch(&self.set, waiting, context.waker()) {
                 Ok(new) => {
-                    *ticket = new;
+                    *ticket = Some(new);
                     Poll::Pending
                 }
                 Err(trouble) => {
@@ -195,7 +244,9 @@ impl Drop for AcquireFuture {
         if let (State::Waiting { waiting, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
             && *epoch == fork::epoch()
         {
-            helper::forget(ticket);
+            if let Some(ticket) = ticket {
+                helper::forget(ticket);
+            }
             waiting.abandon(&self.set, &ask);
         }
     }

@@ -118,7 +118,7 @@ pub use crate::clock::Clock;
 pub use crate::cooldown::{CooldownStats, Pause};
 pub use crate::core::Participant;
 pub use crate::engine::Reason;
-pub use crate::future::AcquireFuture;
+pub use crate::future::{AcquireFuture, Started};
 pub use crate::limit::{
     Algorithm, BadSetting, CallLimit, Cooldown, Limit, Order, QueueOptions, RateLimit, Report, ResourceLimit,
 };

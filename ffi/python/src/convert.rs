@@ -35,6 +35,19 @@ impl<'py> Asked<'py> {
         self.0.is_empty()
     }
 
+    /// Whether the very same keys are asked for the same amounts.
+    pub(crate) fn is_same(&self, kept: &[(Py<PyString>, u64)]) -> bool {
+        let is_same = |(now, kept): (&(Bound<'py, PyString>, u64), &(Py<PyString>, u64))| {
+            now.1 == kept.1 && now.0.is(&kept.0)
+        };
+        self.0.len() == kept.len() && self.0.iter().zip(kept).all(is_same)
+    }
+
+    /// To compare with later.
+    pub(crate) fn kept(&self) -> SmallVec<[(Py<PyString>, u64); 4]> {
+        self.0.iter().map(|(key, amount)| (key.clone().unbind(), *amount)).collect()
+    }
+
     /// Each key with its amount.
     pub(crate) fn pairs(&self) -> PyResult<SmallVec<[(&str, u64); 4]>> {
         self.0.iter().map(|(key, amount)| Ok((key.to_str()?, *amount))).collect()

@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! set          LimitSet: acquire, look, change, remove
+//! last         the last request, with its keys looked up
 //! open         how a set is opened, and how it travels by pickle
 //! pool         LimitPool
 //! acquisition  what was granted, or refused
@@ -15,6 +16,7 @@
 mod acquisition;
 mod convert;
 mod error;
+mod last;
 mod open;
 mod pool;
 mod set;

@@ -1,8 +1,6 @@
 //! The set of limits: acquire, look, change, remove.
 
-use std::task::Poll;
-
-use limitset::{AcquireFuture, LimitSet as Set, Request, ResolvedRequest};
+use limitset::{LimitSet as Set, Request, ResolvedRequest, Started};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -10,6 +8,7 @@ use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
 
 use crate::acquisition::{self, Acquisition};
 use crate::convert::{self, Amounts, Asked};
+use crate::last::LastRequest;
 use crate::open::{self, Mode, Reopening};
 use crate::waiting::{self, Answer, Pending, Translate};
 use crate::{error, stats};
@@ -32,6 +31,7 @@ pub(crate) struct LimitSet {
     limits: Py<PyTuple>,
     /// A request for nothing in particular, if that makes sense to the set.
     usual: Option<ResolvedRequest>,
+    resolved: LastRequest,
     mode: Mode,
     reopening: Reopening,
 }
@@ -46,23 +46,15 @@ impl LimitSet {
         let limits = set.limits().iter().map(|limit| convert::to_python(py, limit));
         let limits = PyTuple::new(py, limits.collect::<PyResult<Vec<_>>>()?)?.unbind();
         let usual = set.request().build().ok();
-        Ok(Self { set, config, limits, usual, mode, reopening })
+        let resolved = LastRequest::default();
+        Ok(Self { set, config, limits, usual, resolved, mode, reopening })
     }
 
     fn asked<T>(&self, asked: &Asked<'_>, ask: impl FnOnce(Request<'_>) -> T) -> PyResult<T> {
         match &self.usual {
             Some(usual) if asked.is_empty() => Ok(ask(usual.into())),
-            _ => Ok(ask(asked.pairs()?.as_slice().into())),
+            _ => self.resolved.with(&self.set, asked, ask),
         }
-    }
-
-    fn future(&self, asked: &Asked<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<AcquireFuture> {
-        let timeout = convert::timeout(timeout)?;
-        let future = self.asked(asked, |request| self.set.acquire_async(request))?;
-        Ok(match timeout {
-            Some(timeout) => future.timeout(timeout),
-            None => future,
-        })
     }
 
     fn translate(&self, py: Python<'_>, asked: Amounts) -> Translate {
@@ -163,11 +155,13 @@ impl LimitSet {
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Acquisition>> {
         let asked = Asked::new(requested)?;
-        let mut future = self.future(&asked, timeout)?;
-        match waiting::ask(&mut future) {
-            Poll::Ready(Ok(held)) => Bound::new(py, Acquisition::granted(held, self.config.clone_ref(py))),
-            Poll::Ready(Err(why)) => Err(error::acquire(py, Some(&self.set), &asked.owned()?, &why)),
-            Poll::Pending => waiting::wait(py, future, self.translate(py, asked.owned()?)),
+        let timeout = convert::timeout(timeout)?;
+        match self.asked(&asked, |request| self.set.start_acquire(request, timeout))? {
+            Ok(Started::Granted(held)) => {
+                Bound::new(py, Acquisition::granted(held, self.config.clone_ref(py)))
+            }
+            Ok(Started::Waiting(future)) => waiting::wait(py, future, self.translate(py, asked.owned()?)),
+            Err(why) => Err(error::acquire(py, Some(&self.set), &asked.owned()?, &why)),
         }
     }
 
@@ -196,7 +190,12 @@ impl LimitSet {
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let asked = Asked::new(requested)?;
-        let future = self.future(&asked, timeout)?;
+        let timeout = convert::timeout(timeout)?;
+        let future = self.asked(&asked, |request| self.set.acquire_async(request))?;
+        let future = match timeout {
+            Some(timeout) => future.timeout(timeout),
+            None => future,
+        };
         let pending = Pending::new(Box::pin(future), self.translate(py, asked.owned()?));
         py.import(intern!(py, "limitset._asyncio"))?.call_method1(intern!(py, "AsyncAcquire"), (pending,))
     }
