@@ -87,3 +87,10 @@ __all__ = [
     "rate_limit_headers",
     "remove",
 ]
+
+# They are found here, so this is where they say they are from: in messages, in help and in pickles.
+for _name in __all__:
+    _it = globals()[_name]
+    if getattr(_it, "__module__", "").startswith("limitset._"):
+        _it.__module__ = "limitset"
+del _name, _it
