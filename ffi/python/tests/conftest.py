@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import subprocess
 import sys
 import textwrap
@@ -31,9 +32,10 @@ class Program:
     """A Python program that tells by lines what it does, and is told by lines to go on."""
 
     def __init__(self, text: str, *arguments: str) -> None:
+        # A session of its own: what it forks ends with it.
         command = [sys.executable, "-u", "-c", textwrap.dedent(text), *arguments]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
         self.pid = self.process.pid
 
     def line(self) -> str:
@@ -66,7 +68,10 @@ def program():
 
     yield start
     for it in started:
-        it.process.kill()
+        try:
+            os.killpg(it.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         it.process.communicate()
 
 
