@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
+from types import TracebackType
+from typing import Any, Generator, Optional
 
-from limitset._limitset import Bell
+from limitset._limitset import Acquisition, Bell, Pending
 
 
 class _LoopBell:
@@ -39,7 +41,7 @@ def _bell_of(loop: asyncio.AbstractEventLoop) -> _LoopBell:
     return bell
 
 
-async def wait(pending):
+async def wait(pending: Pending) -> Acquisition:
     """Waits for an acquisition to come. Cancelled, it leaves the queue and gives back what was granted meanwhile."""
     held = pending.poll(None, 0)
     if held is not None:
@@ -65,16 +67,22 @@ class AsyncAcquire:
 
     __slots__ = ("_held", "_pending")
 
-    def __init__(self, pending) -> None:
+    def __init__(self, pending: Pending) -> None:
         self._pending = pending
-        self._held = None
+        self._held: Optional[Acquisition] = None
 
-    def __await__(self):
+    def __await__(self) -> Generator[Any, None, Acquisition]:
         return wait(self._pending).__await__()
 
-    async def __aenter__(self):
+    async def __aenter__(self) -> Acquisition:
         self._held = await wait(self._pending)
         return self._held
 
-    async def __aexit__(self, *exc_info):
-        return self._held.__exit__(*exc_info)
+    async def __aexit__(
+        self,
+        exc_type: Optional[type[BaseException]],
+        exc_value: Optional[BaseException],
+        traceback: Optional[TracebackType],
+    ) -> None:
+        if self._held is not None:
+            self._held.__exit__(exc_type, exc_value, traceback)

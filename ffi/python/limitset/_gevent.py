@@ -65,8 +65,8 @@ os.register_at_fork(after_in_child=_forked)
 
 def wait(pending):
     """Waits for an acquisition to come. Killed, it leaves the queue and gives back what was granted meanwhile."""
-    import gevent
-    from gevent.event import Event
+    import gevent  # type: ignore[import-untyped]
+    from gevent.event import Event  # type: ignore[import-untyped]
 
     hub = gevent.get_hub()
     try:
