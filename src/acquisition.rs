@@ -1,19 +1,21 @@
 //! After the grant: report use, release, cancel.
 
+mod ending;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::answer::{AcquireError, RunError, UsageError};
-use crate::background::DROP_PATIENCE;
+use crate::answer::{AcquireError, UsageError};
 use crate::cooldown::Pause;
-use crate::engine::{Admitted, Charge, Ending, Report, Wants};
+use crate::engine::{Admitted, Charge, Ending, Report, Trial, Wants};
+use crate::enter::Granted;
 use crate::events;
 use crate::limit::MAX_CAPACITY;
 use crate::request::Request;
-use crate::set::{Granted, LimitSet};
+use crate::set::LimitSet;
 use crate::sys::{clock, fork};
 
 /// What was acquired: permits that are held, and charges on rates.
@@ -42,38 +44,61 @@ use crate::sys::{clock, fork};
 pub struct Acquisition {
     set: LimitSet,
     charges: SmallVec<[Charge; 4]>,
+    /// Which limits were named, be it with nothing.
+    named: u64,
     ticket: u64,
     admitted: Admitted,
     /// The process that it belongs to.
     epoch: u64,
     is_enforced: bool,
+    is_over: bool,
     pool_index: Option<usize>,
 }
 
 impl Acquisition {
     /// Owing reports of the limits in `owing`, of those that need one.
-    pub(crate) fn new(set: LimitSet, wants: &Wants, owing: u64, granted: Granted) -> Self {
-        let Granted { ticket, admitted } = granted;
-        let charges = Charge::of(wants, owing, &set.keys().table).map(|it| it.of_ticket(ticket)).collect();
-        let epoch = fork::epoch();
-        Self { set, charges, ticket, admitted, epoch, is_enforced: true, pool_index: None }
+    #[inline(always)]
+    pub(crate) fn new(set: LimitSet, wants: &Wants, owing: u64, granted: &Granted) -> Self {
+        let Granted { ticket, admitted } = *granted;
+        let mut charges = SmallVec::new();
+        let count = wants.demand().count_ones() as usize;
+        if count > charges.inline_size() {
+            charges.reserve_exact(count);
+        }
+        for charge in Charge::of(wants, owing, &set.keys().table, ticket) {
+            charges.push(charge);
+        }
+        let (named, epoch) = (wants.named(), fork::epoch());
+        Self {
+            set,
+            charges,
+            named,
+            ticket,
+            admitted,
+            epoch,
+            is_enforced: true,
+            is_over: false,
+            pool_index: None,
+        }
     }
 
     pub(crate) fn not_enforced(set: LimitSet) -> Self {
         Self {
             set,
             charges: SmallVec::new(),
+            named: 0,
             ticket: 0,
             admitted: Admitted::default(),
             epoch: fork::epoch(),
             is_enforced: false,
+            is_over: false,
             pool_index: None,
         }
     }
 
     /// Its end says nothing about the other side.
     pub(crate) fn is_no_trial(&mut self) {
-        self.admitted.on_trial = false;
+        self.admitted.trial = Trial::Over;
     }
 
     /// The set it was acquired from.
@@ -109,7 +134,8 @@ impl Acquisition {
     /// How much of a limit is charged or held now; none if it was left alone.
     pub fn charged(&self, key: &str) -> Option<u64> {
         let limit = self.set.keys().find(key).ok()?;
-        self.charges.iter().find(|charge| charge.limit == limit).map(|charge| charge.charged)
+        let found = self.charges.iter().find(|charge| charge.limit() == limit);
+        found.map(|charge| charge.charged).or((self.named >> limit & 1 != 0).then_some(0))
     }
 
     /// Reports that `used` of what was requested was used. What was not is given back, if the limit's algorithm can
@@ -178,25 +204,22 @@ impl Acquisition {
         if self.epoch != fork::epoch() {
             return Err(AcquireError::Forked);
         }
-        let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit;
+        let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit();
         let owed: u64 = self.charges.iter().map(owing).sum();
         let Granted { ticket, admitted } = self.set.try_enter(&wants, !owed)??;
         if wants.demand() != 0 {
             // What the other side says from now on is about what was admitted last.
             self.admitted = admitted;
         }
-        for (limit, amount) in wants.iter() {
-            let owes_report = amount > 0 && self.set.keys().table.must_report(limit);
-            match self.charges.iter_mut().find(|charge| charge.limit == limit) {
+        self.named |= wants.named();
+        for more in Charge::of(&wants, u64::MAX, &self.set.keys().table, ticket) {
+            match self.charges.iter_mut().find(|charge| charge.limit() == more.limit()) {
                 Some(charge) => {
-                    charge.requested = charge.requested.saturating_add(amount);
-                    charge.charged = charge.charged.saturating_add(amount);
-                    charge.owes_report |= owes_report;
+                    charge.requested = charge.requested.saturating_add(more.requested);
+                    charge.charged = charge.charged.saturating_add(more.charged);
+                    charge.owes_report |= more.owes_report;
                 }
-                None => {
-                    let (requested, charged) = (amount, amount);
-                    self.charges.push(Charge { limit, requested, charged, owes_report, ticket });
-                }
+                None => self.charges.push(more),
             }
         }
         Ok(())
@@ -208,11 +231,14 @@ impl Acquisition {
     ///
     /// [`UsageError::Unreported`] if the use of a rate that needs a report was not reported; it is released all the
     /// same. [`UsageError::Unavailable`] if the lock stays busy; the permits return as soon as it is free.
+    #[inline]
     pub fn release(mut self) -> Result<(), UsageError> {
-        let owing = self.charges.iter().filter(|charge| charge.owes_report);
-        let keys: Vec<_> = owing.map(|charge| self.set.keys().name(charge.limit).to_owned()).collect();
+        self.release_in_place()
+    }
+
+    fn release_in_place(&mut self) -> Result<(), UsageError> {
         self.end(self.released(), self.set.segment().patience())?;
-        if keys.is_empty() { Ok(()) } else { Err(UsageError::Unreported { keys }) }
+        if self.charges.iter().any(|charge| charge.owes_report) { Err(self.unreported()) } else { Ok(()) }
     }
 
     /// Ends the acquisition as if it had not been: permits return, and charges too where the limit's algorithm can
@@ -263,42 +289,36 @@ impl Acquisition {
         Ok((std::mem::take(&mut self.charges), report))
     }
 
+    #[cold]
+    fn unreported(&self) -> UsageError {
+        let owing = self.charges.iter().filter(|charge| charge.owes_report);
+        let keys = owing.map(|charge| self.set.keys().name(charge.limit()).to_owned()).collect();
+        UsageError::Unreported { keys }
+    }
+
     fn released(&self) -> Ending {
         Ending::Released(self.admitted)
     }
 
-    pub(crate) fn run<T, E>(self, body: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, RunError<E>> {
-        let mut held = CancelOnDrop(Some(self));
-        let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
-        let value = body(acquisition).map_err(RunError::Body)?;
-        drop(held.0.take());
-        Ok(value)
-    }
-
-    pub(crate) async fn run_async<T, E>(
-        self,
-        body: impl AsyncFnOnce(&mut Self) -> Result<T, E>,
-    ) -> Result<T, RunError<E>> {
-        let mut held = CancelOnDrop(Some(self));
-        let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
-        let value = body(acquisition).await.map_err(RunError::Body)?;
-        drop(held.0.take());
-        Ok(value)
-    }
-
     /// The charge of a limit, and its place.
-    fn find(&self, key: &str) -> Result<(usize, Charge), UsageError> {
-        let limit = self.set.keys().find(key).ok();
-        let place = self.charges.iter().position(|charge| Some(charge.limit) == limit);
-        let found = place.and_then(|place| Some((place, *self.charges.get(place)?)));
-        found.ok_or_else(|| {
-            let names = self.charges.iter().map(|charge| self.set.keys().name(charge.limit));
-            let held = names.collect::<Vec<_>>().join(", ");
-            UsageError::NotRequested {
+    fn find(&mut self, key: &str) -> Result<(usize, Charge), UsageError> {
+        let limit = self.set.keys().find(key).ok().filter(|limit| self.named >> limit & 1 != 0);
+        let Some(limit) = limit else {
+            let names = (0..u64::BITS as usize).filter(|limit| self.named >> limit & 1 != 0);
+            let held = names.map(|limit| self.set.keys().name(limit)).collect::<Vec<_>>().join(", ");
+            return Err(UsageError::NotRequested {
                 key: key.to_owned(),
                 held: if held.is_empty() { "nothing".into() } else { held },
-            }
-        })
+            });
+        };
+        let place = self.charges.iter().position(|charge| charge.limit() == limit);
+        let place = place.unwrap_or_else(|| {
+            // Named with nothing.
+            self.charges.push(Charge::new(limit, 0, false, self.ticket));
+            self.charges.len() - 1
+        });
+        let charge = self.charges.get(place).copied();
+        Ok((place, charge.unwrap_or(Charge::new(limit, 0, false, self.ticket))))
     }
 
     /// Changes what is charged of one limit; gives how much was given back.
@@ -308,15 +328,15 @@ impl Acquisition {
         }
         let Some(charge) = self.charges.get_mut(place) else { return Ok(0) };
         let keys = self.set.keys();
-        let key = || keys.name(charge.limit).to_owned();
-        if to > charge.charged && keys.table.is_permit(charge.limit) {
+        let key = || keys.name(charge.limit()).to_owned();
+        if to > charge.charged && keys.table.is_permit(charge.limit()) {
             return Err(UsageError::Permits { key: key(), more: to - charge.charged });
         }
         if to > MAX_CAPACITY {
             return Err(UsageError::TooMuch { key: key(), amount: to, most: MAX_CAPACITY });
         }
         let changes_nothing = !charge.owes_report
-            && (to == charge.charged || to < charge.charged && !keys.table.refunds(charge.limit));
+            && (to == charge.charged || to < charge.charged && !keys.table.refunds(charge.limit()));
         if changes_nothing {
             return Ok(0);
         }
@@ -326,52 +346,13 @@ impl Acquisition {
         charge.owes_report = false;
         Ok(before.charged.saturating_sub(charged))
     }
-
-    fn end(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
-        let charges = std::mem::take(&mut self.charges);
-        let table = &self.set.keys().table;
-        let cancel = ending == Ending::Cancelled;
-        let needs_lock = self.admitted.on_trial && !cancel
-            || charges.iter().any(|charge| {
-                charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit))
-            });
-        // Dropping it afterwards does nothing more.
-        self.is_no_trial();
-        if self.epoch != fork::epoch() {
-            return Err(UsageError::Forked);
-        }
-        if !needs_lock {
-            return Ok(());
-        }
-        Ok(self.set.or_in_background_within(patience, move |set: &LimitSet, patience| {
-            set.locked_within(patience, |engine, guard, now| engine.finish(guard, &charges, ending, now))
-        })?)
-    }
-}
-
-impl Drop for Acquisition {
-    fn drop(&mut self) {
-        // A destructor must not hang, and has nobody to tell.
-        let _ = self.end(self.released(), clock::nanos(DROP_PATIENCE));
-    }
-}
-
-/// Cancels what is left in it.
-struct CancelOnDrop(Option<Acquisition>);
-
-impl Drop for CancelOnDrop {
-    fn drop(&mut self) {
-        if let Some(acquisition) = &mut self.0 {
-            let _ = acquisition.end(Ending::Cancelled, clock::nanos(DROP_PATIENCE));
-        }
-    }
 }
 
 impl fmt::Debug for Acquisition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
         for charge in &self.charges {
-            map.entry(&self.set.keys().name(charge.limit), &charge.charged);
+            map.entry(&self.set.keys().name(charge.limit()), &charge.charged);
         }
         map.finish()
     }

@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use crate::acquisition::Acquisition;
 use crate::answer::AcquireError;
+use crate::engine::Wants;
+use crate::enter::Granted;
 use crate::events;
 use crate::request::Request;
-use crate::set::{Granted, LimitSet};
+use crate::set::LimitSet;
 use crate::wait::Ask;
 
 /// A charge was made. There is nothing to hold, report or give back.
@@ -49,17 +51,18 @@ impl LimitSet {
     ///
     /// As [`try_acquire`](Self::try_acquire), and [`BadRequest::Permit`](crate::BadRequest::Permit) if a permit is named.
     pub fn check_rate<'r>(&self, request: impl Into<Request<'r>>) -> Result<Charged, AcquireError> {
-        let request = request.into();
-        let wants = self.keys().payable(&request)?;
-        match self.try_enter(&wants, 0) {
-            Ok(Ok(Granted { ticket, .. })) => {
+        self.check_request(&request.into())
+    }
+
+    fn check_request(&self, request: &Request<'_>) -> Result<Charged, AcquireError> {
+        let mut scratch = Wants::none();
+        let wants = self.keys().payable(request, &mut scratch)?;
+        match self.enter_at_once(wants, 0, self.segment().patience()) {
+            Ok(Some(Granted { ticket, .. })) => {
                 events::granted(self, request.name(), ticket);
                 Ok(Charged { ticket, enforced: true })
             }
-            Ok(Err(refusal)) => {
-                events::refused(self, request.name(), &refusal);
-                Err(refusal)
-            }
+            Ok(None) => Ok(self.try_in_order(wants, 0, request.name())?.into()),
             Err(trouble) => Ok(self.on_trouble(trouble, request.name())?.into()),
         }
     }
@@ -76,8 +79,9 @@ impl LimitSet {
         timeout: Option<Duration>,
     ) -> Result<Charged, AcquireError> {
         let request = request.into();
-        let wants = self.keys().payable(&request)?;
-        let ask = Ask { wants: &wants, owing: 0, label: request.name() };
+        let mut scratch = Wants::none();
+        let wants = self.keys().payable(&request, &mut scratch)?;
+        let ask = Ask { wants, owing: 0, label: request.name() };
         Ok(self.wait_for(&ask, timeout)?.into())
     }
 
@@ -93,7 +97,9 @@ impl LimitSet {
     ) -> Result<Charged, AcquireError> {
         let future = {
             let request = request.into();
-            self.future(self.keys().payable(&request), 0, request.name())
+            let mut scratch = Wants::none();
+            let wants = self.keys().payable(&request, &mut scratch).cloned();
+            self.future(wants, 0, request.name())
         };
         let future = match timeout {
             Some(timeout) => future.timeout(timeout),

@@ -33,6 +33,7 @@ pub enum Clock {
 }
 
 impl Time for Clock {
+    #[inline]
     fn reading(&self) -> u64 {
         match self {
             Self::Monotonic => clock::monotonic(),

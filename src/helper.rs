@@ -13,11 +13,10 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::answer::Trouble;
-use crate::engine::Engine;
+use crate::enter::attach_trouble;
 use crate::events;
-use crate::set::{LimitSet, attach_trouble};
+use crate::set::LimitSet;
 use crate::sys::fork::PerProcess;
-use crate::sys::machine::Machine;
 use crate::sys::{clock, futex};
 use crate::wait::Waiting;
 
@@ -148,23 +147,21 @@ impl State {
 }
 
 /// This process's doorbell in a set.
-fn doorbell<'a>(set: &LimitSet, engine: &Engine<'a, Machine>) -> Option<&'a AtomicU32> {
+fn doorbell(set: &LimitSet) -> Option<&AtomicU32> {
     let me = set.segment().participant().ok()?;
-    engine.waiters.shared_doorbell(me.slot).ok()
+    set.engine().shared_doorbell(me.slot).ok()
 }
 
 fn rouse_helper(set: &LimitSet) {
-    if let Ok(engine) = set.engine()
-        && let Some(doorbell) = doorbell(set, &engine)
-    {
+    if let Some(doorbell) = doorbell(set) {
         doorbell.fetch_add(1, AcqRel);
         futex::wake(doorbell, i32::MAX);
     }
 }
 
 fn sweep_if_due(set: &LimitSet) {
-    let view = set.segment().view();
-    if let (Ok(engine), Ok(me)) = (set.engine(), set.segment().participant())
+    let (view, engine) = (set.segment().view(), set.engine());
+    if let Ok(me) = set.segment().participant()
         && engine.block.sweep_is_due(view.machine.doorbell_slice)
     {
         // What stands in the way of a sweep is found by those who want something of the set.
@@ -178,14 +175,12 @@ fn sweep_if_due(set: &LimitSet) {
 impl Watched {
     /// Takes out those who have to look: rung, or late. All of them when the set is removed.
     fn take_roused(&mut self, now: u64, wakers: &mut Vec<Waker>) {
-        let Ok(engine) = self.set.engine() else {
-            return wakers.extend(self.sleepers.drain(..).map(|sleeper| sleeper.waker));
-        };
+        let engine = self.set.engine();
         // As in `Engine::sleep`: either we see the mark, or whoever sets it sees those who wait and rings.
         fence(SeqCst);
         let is_removed = engine.block.closed.load(Acquire) != 0;
         let is_roused = |sleeper: &mut Sleeper| {
-            let rung = engine.waiters.doorbell(sleeper.waiter).map(|bell| bell.load(Acquire) != sleeper.seen);
+            let rung = engine.doorbell(sleeper.waiter).map(|bell| bell.load(Acquire) != sleeper.seen);
             is_removed || rung.unwrap_or(true) || now >= sleeper.wakes_at
         };
         wakers.extend(self.sleepers.extract_if(.., is_roused).map(|sleeper| sleeper.waker));
@@ -215,8 +210,7 @@ fn serve(helper: &Helper) {
         }
         // First what the doorbells say, then who has been rung: whoever is rung in between turns one of them.
         let sets: Vec<LimitSet> = state.sets.iter().map(|watched| watched.set.clone()).collect();
-        let engines = sets.iter().filter_map(|set| Some((set, set.engine().ok()?)));
-        let doorbells = engines.filter_map(|(set, engine)| doorbell(set, &engine));
+        let doorbells = sets.iter().filter_map(doorbell);
         let doorbells: Vec<_> = doorbells.map(|doorbell| (doorbell, doorbell.load(Acquire))).collect();
         let now = clock::monotonic();
         let mut wakers = Vec::new();

@@ -84,6 +84,7 @@ mod cooldown;
 pub mod core;
 #[doc(hidden)]
 pub mod engine;
+mod enter;
 pub mod error;
 mod events;
 mod future;

@@ -154,7 +154,7 @@ impl<'a> RequestBuilder<'a> {
     /// [`BadRequest`] if a key is unknown or named twice, or a rate is not named in an otherwise empty request.
     pub fn build(self) -> Result<ResolvedRequest, BadRequest> {
         let amounts = self.amounts.iter().map(|(key, amount)| (key.as_str(), *amount));
-        let named = self.keys.named(amounts.clone())?.mask();
+        let named = self.keys.named(amounts.clone())?.named();
         let wants = self.keys.resolve(amounts)?;
         Ok(ResolvedRequest { wants, named, label: self.label, digest: self.keys.table.digest() })
     }
@@ -223,6 +223,7 @@ impl Keys {
     }
 
     /// What a request wants; `scratch` is where it is put unless it was resolved before.
+    #[inline]
     pub(crate) fn wants<'r>(
         &self,
         request: &'r Request<'_>,
@@ -245,23 +246,31 @@ impl Keys {
             Asked::Resolved(_) => return Err(BadRequest::OtherLimits),
             Asked::ByKey(amounts) => self.named(amounts.iter().copied())?,
         };
-        if wants.mask() == 0 { Err(BadRequest::NothingMore) } else { Ok(wants) }
+        if wants.named() == 0 { Err(BadRequest::NothingMore) } else { Ok(wants) }
     }
 
-    /// What a request wants of rates alone; it must not name a permit.
-    pub(crate) fn payable(&self, request: &Request<'_>) -> Result<Wants, BadRequest> {
-        let mut scratch = Wants::none();
-        let wants = self.wants(request, &mut scratch)?;
-        let named = match &request.asked {
-            Asked::Resolved(it) => it.named,
-            Asked::ByKey(amounts) => self.named(amounts.iter().copied())?.mask(),
-        };
+    /// What a request wants of rates alone; it must not name a permit. `scratch` is where it is put unless it was resolved
+    /// before, for a set without permits.
+    pub(crate) fn payable<'r>(
+        &self,
+        request: &'r Request<'_>,
+        scratch: &'r mut Wants,
+    ) -> Result<&'r Wants, BadRequest> {
         let permits = self.table.all() & !self.table.rates();
-        let is_held = |(limit, amount): &(usize, u64)| *amount > 0 && (named & permits) >> limit & 1 != 0;
-        if let Some((limit, _)) = wants.iter().find(is_held) {
-            return Err(BadRequest::Permit { key: self.name(limit).to_owned() });
+        let named = match &request.asked {
+            Asked::Resolved(it) if it.digest != self.table.digest() => return Err(BadRequest::OtherLimits),
+            Asked::Resolved(it) if it.wants.named() & permits == 0 => return Ok(&it.wants),
+            Asked::Resolved(it) => it.named,
+            Asked::ByKey(amounts) => self.named(amounts.iter().copied())?.named(),
+        };
+        let mut all = Wants::none();
+        let wants = self.wants(request, &mut all)?;
+        let held = named & permits & wants.demand();
+        if held != 0 {
+            return Err(BadRequest::Permit { key: self.name(held.trailing_zeros() as usize).to_owned() });
         }
-        Ok(wants.only(self.table.rates()))
+        *scratch = wants.only(self.table.rates());
+        Ok(scratch)
     }
 
     fn named<'k>(&self, amounts: impl Iterator<Item = (&'k str, u64)>) -> Result<Wants, BadRequest> {
@@ -276,12 +285,12 @@ impl Keys {
 
     fn resolve<'k>(&self, amounts: impl Iterator<Item = (&'k str, u64)>) -> Result<Wants, BadRequest> {
         let mut wants = self.named(amounts)?;
-        if wants.mask() == 0
+        if wants.named() == 0
             && let Some(rate) = self.limits.iter().find(|limit| matches!(limit, Limit::Rate(_)))
         {
             return Err(BadRequest::Unnamed { key: rate.name().to_owned() });
         }
-        let mut unnamed = self.table.automatic() & !wants.mask();
+        let mut unnamed = self.table.automatic() & !wants.named();
         while unnamed != 0 {
             wants.set(unnamed.trailing_zeros() as usize, 1);
             unnamed &= unnamed - 1;

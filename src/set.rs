@@ -5,27 +5,21 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
-
-use smallvec::SmallVec;
 
 use crate::acquisition::Acquisition;
-use crate::answer::{AcquireError, ManageError, Statuses, Trouble, Unavailable};
+use crate::answer::{AcquireError, ManageError, Statuses, Trouble};
 use crate::builder::{LimitSetBuilder, OnUnavailable};
 use crate::clock::Clock;
-use crate::core::{Fault, Guard};
-use crate::engine::{Admitted, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants};
+use crate::engine::{Engine, Standing, Wants};
+use crate::enter::{attach_trouble, sync_trouble};
 use crate::error::AttachError;
 use crate::events;
 use crate::layout::state::StateMap;
 use crate::limit::{Definition, Limit, Order};
 use crate::observe::{SetObserver, Stats};
 use crate::request::{Keys, Request, RequestBuilder};
-use crate::segment::Segment;
-use crate::segment::view::damage;
-use crate::sys::clock;
+use crate::segment::{BoundEngine, Segment};
 use crate::sys::machine::Machine;
-use crate::wait::LAST_LOCK;
 
 /// Limits that are acquired together, all or none, by every process that opens the same name.
 ///
@@ -55,9 +49,8 @@ pub struct LimitSet {
 }
 
 struct Inner {
-    segment: Segment,
+    bound: BoundEngine,
     definition: Arc<Definition>,
-    keys: Arc<Keys>,
     clock: Clock,
     on_unavailable: OnUnavailable,
 }
@@ -91,7 +84,8 @@ impl LimitSet {
         let definition = view.definition.clone().ok_or_else(|| AttachError::NotASet { path: view.path() })?;
         let clock = view.checked.clock;
         let keys = Arc::new(Keys::new(&definition.limits, view.table()));
-        Ok(Self { inner: Arc::new(Inner { segment, definition, keys, clock, on_unavailable }) })
+        let bound = BoundEngine::new(segment, keys)?;
+        Ok(Self { inner: Arc::new(Inner { bound, definition, clock, on_unavailable }) })
     }
 
     /// Acquires what is asked for if the limits allow it now; see [`Request`] for what can be asked.
@@ -103,19 +97,40 @@ impl LimitSet {
     ///
     /// [`AcquireError`] says what is in the way; nothing was charged then.
     pub fn try_acquire<'r>(&self, request: impl Into<Request<'r>>) -> Result<Acquisition, AcquireError> {
-        let request = request.into();
+        self.try_request(&request.into())
+    }
+
+    fn try_request(&self, request: &Request<'_>) -> Result<Acquisition, AcquireError> {
         let mut scratch = Wants::none();
-        let wants = self.inner.keys.wants(&request, &mut scratch)?;
-        match self.try_enter(wants, u64::MAX) {
-            Ok(Ok(granted)) => {
+        let wants = self.keys().wants(request, &mut scratch)?;
+        match self.enter_at_once(wants, u64::MAX, self.segment().patience()) {
+            Ok(Some(granted)) => {
                 events::granted(self, request.name(), granted.ticket);
-                Ok(Acquisition::new(self.clone(), wants, u64::MAX, granted))
+                Ok(Acquisition::new(self.clone(), wants, u64::MAX, &granted))
+            }
+            Ok(None) => self.try_in_order(wants, u64::MAX, request.name()),
+            Err(trouble) => self.on_trouble(trouble, request.name()),
+        }
+    }
+
+    /// Asks for what cannot be had at once, as far as one can see without a look at those who wait.
+    #[cold]
+    pub(crate) fn try_in_order(
+        &self,
+        wants: &Wants,
+        owing: u64,
+        label: Option<&str>,
+    ) -> Result<Acquisition, AcquireError> {
+        match self.try_enter(wants, owing) {
+            Ok(Ok(granted)) => {
+                events::granted(self, label, granted.ticket);
+                Ok(Acquisition::new(self.clone(), wants, owing, &granted))
             }
             Ok(Err(refusal)) => {
-                events::refused(self, request.name(), &refusal);
+                events::refused(self, label, &refusal);
                 Err(refusal)
             }
-            Err(trouble) => self.on_trouble(trouble, request.name()),
+            Err(trouble) => self.on_trouble(trouble, label),
         }
     }
 
@@ -143,7 +158,7 @@ impl LimitSet {
     pub fn check<'r>(&self, request: impl Into<Request<'r>>) -> Result<Statuses, AcquireError> {
         let request = request.into();
         let mut scratch = Wants::none();
-        let wants = self.inner.keys.wants(&request, &mut scratch)?;
+        let wants = self.keys().wants(&request, &mut scratch)?;
         let mut may_sweep = true;
         loop {
             let answer = self.locked(|engine, guard, now| {
@@ -179,7 +194,7 @@ impl LimitSet {
 
     /// Resolves a request beforehand; see [`Request`].
     pub fn request(&self) -> RequestBuilder<'_> {
-        RequestBuilder::new(&self.inner.keys)
+        RequestBuilder::new(self.keys())
     }
 
     /// The set at one instant: every limit, every participant, and what went wrong so far.
@@ -188,8 +203,8 @@ impl LimitSet {
     ///
     /// If the set cannot be read.
     pub fn stats(&self) -> Result<Stats, ManageError> {
-        self.inner.segment.participant().map_err(attach_trouble)?;
-        Stats::read(self.inner.segment.view(), &self.inner.keys).map_err(|error| sync_trouble(error).into())
+        self.segment().participant().map_err(attach_trouble)?;
+        Stats::read(self.segment().view(), self.keys()).map_err(|error| sync_trouble(error).into())
     }
 
     /// The limits as they were declared, in order. What was changed live is in [`stats`](Self::stats).
@@ -208,8 +223,9 @@ impl LimitSet {
     }
 
     /// The segment that the set lives in.
+    #[inline]
     pub fn segment(&self) -> &Segment {
-        &self.inner.segment
+        self.inner.bound.segment()
     }
 
     /// Removes the set: every request to it, by whomever, answers [`Removed`](AcquireError::Removed) from now on, and
@@ -219,13 +235,13 @@ impl LimitSet {
     ///
     /// If the name cannot be taken away; then nothing has changed.
     pub fn remove(&self) -> Result<(), AttachError> {
-        self.inner.segment.remove_here()
+        self.segment().remove_here()
     }
 
     /// The set's words and what they mean. For model checks and crash tests; not covered by semantic versioning.
     #[doc(hidden)]
     pub fn parts(&self) -> Result<Engine<'_, Machine>, AttachError> {
-        self.inner.segment.view().engine(&self.inner.keys.table)
+        Ok(*self.engine())
     }
 
     /// Whether the two are clones of one another.
@@ -239,194 +255,30 @@ impl LimitSet {
         instance(self) == instance(other)
     }
 
+    #[inline]
     pub(crate) fn keys(&self) -> &Arc<Keys> {
-        &self.inner.keys
+        self.inner.bound.keys()
     }
 
     pub(crate) fn declared(&self) -> &Definition {
         &self.inner.definition
     }
 
-    /// Charges what is wanted, or says what is in the way.
-    pub(crate) fn try_enter(
-        &self,
-        wants: &Wants,
-        owing: u64,
-    ) -> Result<Result<Granted, AcquireError>, Trouble> {
-        match self.enter(wants, owing, None)? {
-            Ok(Entered::Granted { ticket, admitted }) => Ok(Ok(Granted { ticket, admitted })),
-            Ok(Entered::Queued { ahead }) => Ok(Err(AcquireError::Queued { ahead })),
-            Ok(Entered::CoolingDown { left }) => Ok(Err(self.cooling_down(left))),
-            Ok(_) => Ok(Err(AcquireError::QueueFull { waiters: self.inner.segment.info().waiters })),
-            Err(statuses) => Ok(Err(statuses.into_refusal())),
-        }
-    }
-
-    /// Asks; with patience, joins the queue if it has to. Statuses say why that is of no use, or why not without.
-    pub(crate) fn enter(
-        &self,
-        wants: &Wants,
-        owing: u64,
-        patience: Option<Patience>,
-    ) -> Result<Result<Entered, Statuses>, Trouble> {
-        let left = |it: Patience| it.deadline.saturating_sub(clock::monotonic());
-        let mut may_sweep = true;
-        loop {
-            let within = patience.map_or(u64::MAX, |it| left(it).max(clock::nanos(LAST_LOCK)));
-            let within = within.min(self.inner.segment.patience());
-            let answer = self.locked_within(within, |engine, guard, now| {
-                let entered = engine.enter(guard, wants, owing, patience, &self.inner.clock, now)?;
-                // Places in the queue, and those before us, may belong to the dead.
-                let is_crowded = matches!(entered, Entered::Full | Entered::Queued { .. });
-                if is_crowded && may_sweep && self.is_time_to_sweep(engine) {
-                    return Ok(None);
-                }
-                if !matches!(entered, Entered::Refused) {
-                    return Ok(Some(Ok(entered)));
-                }
-                let judged = engine.judge(guard, wants, now)?;
-                if may_sweep && self.is_sweep_due(engine, &judged) {
-                    return Ok(None);
-                }
-                engine.count_denied(guard, &judged)?;
-                Ok(Some(Err(self.statuses(judged, now))))
-            })?;
-            if let Some(answer) = answer {
-                return Ok(answer);
-            }
-            // Before refusing for want of permits, make sure that the dead hold none of them.
-            self.sweep_within(within)?;
-            may_sweep = false;
-        }
-    }
-
-    /// How the limits stood at an instant of the set's clock.
-    pub(crate) fn statuses(&self, judged: SmallVec<[Judged; 8]>, now: u64) -> Statuses {
-        Statuses::new(self.inner.keys.clone(), judged, now.saturating_sub(self.inner.clock.lag()))
-    }
-
-    /// What it means that nobody is admitted for so many nanoseconds.
-    pub(crate) fn cooling_down(&self, left: u64) -> AcquireError {
-        let remaining = Duration::from_nanos(left.saturating_add(self.inner.clock.lag()));
-        let now = Instant::now();
-        AcquireError::CoolingDown { until: now.checked_add(remaining).unwrap_or(now), remaining }
-    }
-
-    /// How those who sleep look for the dead.
-    pub(crate) fn vigil(&self) -> Vigil {
-        let segment = self.segment();
-        Vigil { interval: segment.view().machine.doorbell_slice, patience: segment.patience() }
-    }
-
-    pub(crate) fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {
-        engine.block.sweep_is_due(self.inner.segment.view().machine.doorbell_slice)
-    }
-
-    fn is_sweep_due(&self, engine: &Engine<'_, Machine>, judged: &[Judged]) -> bool {
-        judged.iter().any(|it| it.standing == Standing::Held) && self.is_time_to_sweep(engine)
-    }
-
-    /// Acts under the lock, at one instant.
-    pub(crate) fn locked<T>(
-        &self,
-        act: impl FnOnce(&Engine<'_, Machine>, &mut Guard<'_, Machine>, u64) -> Result<T, Fault>,
-    ) -> Result<T, Trouble> {
-        self.locked_within(self.inner.segment.patience(), act)
-    }
-
-    /// The same with another patience.
-    pub(crate) fn locked_within<T>(
-        &self,
-        patience: u64,
-        act: impl FnOnce(&Engine<'_, Machine>, &mut Guard<'_, Machine>, u64) -> Result<T, Fault>,
-    ) -> Result<T, Trouble> {
-        let me = self.inner.segment.participant().map_err(attach_trouble)?;
-        let engine = self.engine()?;
-        let mut is_stolen = false;
-        let done = (|| {
-            let reading = self.inner.clock.reading();
-            let from = if self.inner.clock == Clock::Manual { clock::monotonic() } else { reading };
-            let mut guard = engine.lock(me, from.saturating_add(patience))?;
-            // What the clock said before a sleep is old.
-            let reading = if guard.has_waited() { self.inner.clock.reading() } else { reading };
-            let now = engine.now(&guard, reading)?;
-            is_stolen = guard.is_stolen();
-            let value = act(&engine, &mut guard, now)?;
-            guard.unlock()?;
-            Ok(value)
-        })();
-        if is_stolen {
-            events::recovered(self);
-        }
-        done.map_err(|fault| self.trouble(fault))
-    }
-
-    pub(crate) fn engine(&self) -> Result<Engine<'_, Machine>, Trouble> {
-        self.inner.segment.view().engine(&self.inner.keys.table).map_err(attach_trouble)
-    }
-
-    pub(crate) fn sweep(&self) -> Result<Swept, Trouble> {
-        self.sweep_within(self.inner.segment.patience())
-    }
-
-    pub(crate) fn sweep_within(&self, patience: u64) -> Result<Swept, Trouble> {
-        let segment = &self.inner.segment;
-        let me = segment.participant().map_err(attach_trouble)?;
-        let deadline = clock::monotonic().saturating_add(patience);
-        let swept = self.engine()?.sweep(me, deadline, &self.inner.clock);
-        let looked = swept.and_then(|swept| segment.view().look_at_name().map(|()| swept));
-        let swept = looked.map_err(|fault| self.trouble(fault))?;
-        events::swept(self, &swept);
-        Ok(swept)
+    #[inline]
+    pub(crate) fn engine(&self) -> &Engine<'_, Machine> {
+        self.inner.bound.engine()
     }
 
     fn count_unenforced(&self) {
-        if let Ok(engine) = self.engine()
-            && let Some(word) = engine.block.words.get(StateMap::UNENFORCED)
-        {
+        if let Some(word) = self.engine().block.words.get(StateMap::UNENFORCED) {
             word.fetch_add(1, Relaxed);
         }
-    }
-
-    pub(crate) fn trouble(&self, fault: Fault) -> Trouble {
-        match fault {
-            Fault::Closed => Trouble::Removed,
-            Fault::Busy { slot } => {
-                Trouble::Unavailable(Unavailable::Busy { slot, pid: self.inner.segment.view().pid_of(slot) })
-            }
-            other => Trouble::Unavailable(Unavailable::Damaged(damage(other))),
-        }
-    }
-}
-
-/// What was granted.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Granted {
-    pub(crate) ticket: u64,
-    pub(crate) admitted: Admitted,
-}
-
-pub(crate) fn attach_trouble(error: AttachError) -> Trouble {
-    match error {
-        AttachError::NotShared => Trouble::NotShared,
-        AttachError::Removed { .. } => Trouble::Removed,
-        other => Trouble::Unavailable(Unavailable::Enrol(other)),
-    }
-}
-
-fn sync_trouble(error: crate::error::SyncError) -> Trouble {
-    use crate::error::SyncError;
-    match error {
-        SyncError::Busy { slot, pid } => Trouble::Unavailable(Unavailable::Busy { slot, pid }),
-        SyncError::Damaged(what) => Trouble::Unavailable(Unavailable::Damaged(what)),
-        SyncError::Enrol(error) => attach_trouble(error),
-        _ => Trouble::Removed,
     }
 }
 
 impl fmt::Debug for LimitSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits: Vec<_> = self.limits().iter().map(ToString::to_string).collect();
-        f.debug_struct("LimitSet").field("segment", &self.inner.segment).field("limits", &limits).finish()
+        f.debug_struct("LimitSet").field("segment", self.segment()).field("limits", &limits).finish()
     }
 }

@@ -7,10 +7,11 @@ use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble}
 use crate::background;
 use crate::core::NEVER;
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
+use crate::enter::{Granted, attach_trouble};
 use crate::events;
 use crate::observe::Stats;
 use crate::request::Request;
-use crate::set::{Granted, LimitSet, attach_trouble};
+use crate::set::LimitSet;
 use crate::sys::clock;
 
 /// How long somebody whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer
@@ -113,6 +114,21 @@ impl LimitSet {
         ask: &Ask<'_>,
         timeout: Option<Duration>,
     ) -> Result<Acquisition, AcquireError> {
+        let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
+        let patience = patience.min(self.segment().patience());
+        match self.enter_at_once(ask.wants, ask.owing, patience) {
+            Ok(Some(granted)) => {
+                events::granted(self, ask.label, granted.ticket);
+                Ok(ask.acquisition(self, &granted))
+            }
+            Ok(None) => self.wait_in_order(ask, timeout),
+            Err(trouble) => self.on_trouble(trouble, ask.label),
+        }
+    }
+
+    /// The same for those who do not get it at once.
+    #[cold]
+    fn wait_in_order(&self, ask: &Ask<'_>, timeout: Option<Duration>) -> Result<Acquisition, AcquireError> {
         let waiting = match self.join(ask, timeout, false) {
             Ok(Ok(Joined::Granted(acquisition))) => return Ok(acquisition),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
@@ -136,7 +152,7 @@ impl LimitSet {
         let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
             Ok(Entered::Granted { ticket, admitted }) => {
                 events::granted(self, ask.label, ticket);
-                return Ok(Ok(Joined::Granted(ask.acquisition(self, Granted { ticket, admitted }))));
+                return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted }))));
             }
             Ok(Entered::Waiting(place)) => {
                 let since = since.unwrap_or_else(clock::monotonic);
@@ -159,7 +175,7 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn acquisition(&self, set: &LimitSet, granted: Granted) -> Acquisition {
+    fn acquisition(&self, set: &LimitSet, granted: &Granted) -> Acquisition {
         Acquisition::new(set.clone(), self.wants, self.owing, granted)
     }
 }
@@ -207,7 +223,7 @@ impl Waiting {
     fn sleep(&self, set: &LimitSet) -> Result<(), Trouble> {
         let me = set.segment().participant().map_err(attach_trouble)?;
         let view = set.segment().view();
-        let engine = set.engine()?;
+        let engine = set.engine();
         let slept = engine.sleep(me, &self.place, self.deadline, set.vigil(), &set.clock(), |swept| {
             events::swept(set, &swept);
             view.look_at_name()
@@ -263,7 +279,7 @@ impl Waiting {
             }
             Ok(Outcome::Granted) => {
                 let Place { ticket, admitted, .. } = self.place;
-                Some(Ok(ask.acquisition(set, Granted { ticket, admitted })))
+                Some(Ok(ask.acquisition(set, &Granted { ticket, admitted })))
             }
             Ok(Outcome::Refused(statuses)) => match statuses.into_refusal() {
                 never @ AcquireError::Never { .. } => Some(Err(never)),
@@ -286,7 +302,7 @@ impl Waiting {
                 return None;
             }
             Ok(Ok(Entered::Granted { ticket, admitted })) => {
-                Ok(ask.acquisition(set, Granted { ticket, admitted }))
+                Ok(ask.acquisition(set, &Granted { ticket, admitted }))
             }
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
             Ok(Err(statuses)) => Err(statuses.into_refusal()),
@@ -303,8 +319,7 @@ impl Waiting {
                 if engine.leave(guard, &mut place.clone(), &wants, now)? != Look::Granted {
                     return Ok(());
                 }
-                let charges = Charge::of(&wants, owing, engine.table);
-                let charges: Vec<_> = charges.map(|it| it.of_ticket(place.ticket)).collect();
+                let charges: Vec<_> = Charge::of(&wants, owing, engine.table, place.ticket).collect();
                 engine.finish(guard, &charges, Ending::Cancelled, now)
             })
         };

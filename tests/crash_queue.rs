@@ -147,7 +147,7 @@ fn mutated_role(arguments: &[String]) {
         let now = parts.now(&guard, 0).unwrap();
         parts.take(&mut guard, &wants, 0, now).unwrap().unwrap();
     }
-    let charges: Vec<_> = Charge::of(&wants, 0, parts.table).collect();
+    let charges: Vec<_> = Charge::of(&wants, 0, parts.table, u64::MAX).collect();
     let mutant = Mutant::new(parts.block, &[], defect(&arguments[3]));
     let engine = Engine::new(mutant.block(), parts.waiters.with_env(), parts.table);
     victim::stop_here();

@@ -149,10 +149,10 @@ fn reap_role(arguments: &[String]) {
     let segment = options().attach(&arguments[0]).unwrap();
     let (block, holdings) = segment.state_block().unwrap();
     let me = segment.participant().unwrap();
-    holdings.sweep(block, me, NEVER).unwrap();
+    holdings.sweep(&block, me, NEVER).unwrap();
     victim::stop_here();
     // The dead one enrolled, took and died after the line above: see `reaping_survives`.
-    holdings.sweep(block, me, NEVER).unwrap();
+    holdings.sweep(&block, me, NEVER).unwrap();
     victim::leave();
 }
 
@@ -203,7 +203,7 @@ fn recover_state(segment: &Segment, tally: &mut Tally, is_whole: &dyn Fn(&Pictur
     let picture = Picture::of(&guard, holdings);
     guard.unlock().unwrap();
     tally.torn += u64::from(picture.totals != picture.held || !is_whole(&picture));
-    holdings.sweep(block, me, NEVER).unwrap();
+    holdings.sweep(&block, me, NEVER).unwrap();
     let after = look(segment);
     tally.leaked += u64::from(after.totals != after.mine);
     // The next one works as if nothing had happened.

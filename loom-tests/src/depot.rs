@@ -317,11 +317,11 @@ pub struct Worker<'a, E: Env> {
 
 impl<'a, E: Env> Worker<'a, E> {
     /// Takes the lock.
-    pub fn lock(&self) -> Guard<'a, E> {
+    pub fn lock(&self) -> Guard<'_, E> {
         self.engine.lock(self.me, NEVER).unwrap()
     }
 
-    fn locked<R>(&self, act: impl FnOnce(&mut Guard<'a, E>) -> R) -> R {
+    fn locked<R>(&self, act: impl FnOnce(&mut Guard<'_, E>) -> R) -> R {
         let mut guard = self.lock();
         let done = act(&mut guard);
         guard.unlock().unwrap();
@@ -348,7 +348,7 @@ impl<'a, E: Env> Worker<'a, E> {
         pushed
     }
 
-    fn take_under(&self, guard: &mut Guard<'a, E>, now: u64) -> Taken {
+    fn take_under(&self, guard: &mut Guard<'_, E>, now: u64) -> Taken {
         let taken = self.engine.take_item(guard, &At(now), now).unwrap();
         if let Taken::Item(lease) = taken {
             self.note(lease.item);
@@ -396,9 +396,9 @@ impl<'a, E: Env> Worker<'a, E> {
 
     /// Reports that the request for an item was answered with "too many requests": it is parked, the permit returns.
     pub fn park(&self, lease: &Lease) -> Paused {
-        let admitted = Some(Admitted { pause: 0, on_trial: false });
+        let admitted = Some(Admitted::new(0, false));
         let report = Report { admitted, retry_after: 0 };
-        let charges: Vec<_> = Charge::of(&wants(1), 0, self.engine.table).collect();
+        let charges: Vec<_> = Charge::of(&wants(1), 0, self.engine.table, u64::MAX).collect();
         let paused = self.locked(|guard| {
             self.note_end(lease.item);
             self.depot.permits[self.me.slot as usize - 1].store(0, Relaxed);
@@ -412,7 +412,7 @@ impl<'a, E: Env> Worker<'a, E> {
         self.locked(|guard| self.collect_under(guard, from))
     }
 
-    fn collect_under(&self, guard: &mut Guard<'a, E>, from: Finishes) -> Taken {
+    fn collect_under(&self, guard: &mut Guard<'_, E>, from: Finishes) -> Taken {
         let taken = self.engine.collect_item(guard, from).unwrap();
         if let Taken::Item(lease) = taken {
             self.note(lease.item);
@@ -433,7 +433,7 @@ impl<'a, E: Env> Worker<'a, E> {
 
     /// Looks until there is something, asleep in between: the order of operations of `WorkQueue::wait`, which runs on the
     /// machine only. None: the set was removed.
-    fn wait<T>(&self, mut look: impl FnMut(&mut Guard<'a, E>) -> Option<T>) -> Option<T> {
+    fn wait<T>(&self, mut look: impl FnMut(&mut Guard<'_, E>) -> Option<T>) -> Option<T> {
         let looks_first = self.depot.effect == Effect::LookBeforeBell;
         // Without news a slice tells nothing, so nobody looks for the dead.
         let interval = if self.depot.plan.sleep == Sleep::UntilNews { 0 } else { u64::MAX };
@@ -483,7 +483,7 @@ impl<'a, E: Env> Worker<'a, E> {
     }
 
     /// Takes an item if there is one, and ends it, all under one lock.
-    fn do_one(&self, guard: &mut Guard<'a, E>, with_result: bool) {
+    fn do_one(&self, guard: &mut Guard<'_, E>, with_result: bool) {
         let Taken::Item(lease) = self.take_under(guard, 0) else { return };
         let bytes = result(lease.id);
         self.engine.write_bytes(lease.item, Part::Result, &bytes).unwrap();

@@ -267,7 +267,7 @@ pub struct Life<'a, E: Env> {
 
 impl<'a, E: Env> Life<'a, E> {
     /// Takes the lock.
-    pub fn lock(&self) -> Result<Guard<'a, E>, Fault> {
+    pub fn lock(&self) -> Result<Guard<'_, E>, Fault> {
         self.engine.lock(self.me, NEVER)
     }
 
@@ -282,7 +282,7 @@ impl<'a, E: Env> Life<'a, E> {
     }
 
     /// Takes the lock and looks at the clock, in the order of `LimitSet`: before, and again if that took a sleep.
-    pub fn lock_now(&self) -> Result<(Guard<'a, E>, u64), Fault> {
+    pub fn lock_now(&self) -> Result<(Guard<'_, E>, u64), Fault> {
         let reading = self.time().reading();
         let guard = self.lock()?;
         if self.set.promise.is_none() {
@@ -294,7 +294,7 @@ impl<'a, E: Env> Life<'a, E> {
     }
 
     /// Lets go of the lock; what must be true then, is.
-    pub fn unlock(&self, guard: Guard<'a, E>, now: u64) -> Result<(), Fault> {
+    pub fn unlock(&self, guard: Guard<'_, E>, now: u64) -> Result<(), Fault> {
         if let Some(promise) = &self.set.promise {
             promise(&|index| self.set.world.word(index), now);
         }
@@ -432,7 +432,7 @@ impl<'a, E: Env> Life<'a, E> {
 
     /// What an acquisition of so much was charged.
     pub fn charges(&self, amount: u64) -> Vec<Charge> {
-        Charge::of(&wants(amount), u64::MAX, self.engine.table).collect()
+        Charge::of(&wants(amount), u64::MAX, self.engine.table, u64::MAX).collect()
     }
 }
 

@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 
+use limitset::core::owner::WAITERS;
 use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
 use limitset::engine::{Items, Waiters};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -264,11 +265,9 @@ impl World {
     pub fn waiters<E: Env<U32 = AtomicU32, U64 = AtomicU64>>(&self) -> Waiters<'_, E> {
         Waiters {
             count: self.bells.len(),
-            doorbells: &self.bells,
             doorbell_stride: 1,
             words: &self.entries,
             stride: self.entry_words,
-            shared_doorbells: &self.shared_bells,
             shared_stride: 1,
         }
     }
@@ -295,6 +294,7 @@ impl World {
             deposed: &self.deposed,
             journal: &self.journal,
             words: &self.words,
+            bells: [&self.bells, &self.shared_bells],
         }
     }
 }
@@ -438,6 +438,19 @@ impl Env for LoomEnv<'_> {
             && let Some(sleepers) = self.sleepers(word)
         {
             sleepers.wake_all();
+        }
+    }
+
+    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
+        // One operation: no kill comes between.
+        if self.takes_place() {
+            let seen = lock.swap(0, Release);
+            if let Some(sleepers) = self.sleepers(doorbell) {
+                sleepers.wake_all();
+            }
+            if let Some(sleepers) = self.sleepers(lock).filter(|_| seen & WAITERS != 0) {
+                sleepers.wake_one();
+            }
         }
     }
 

@@ -11,12 +11,15 @@
 //! * Whoever takes the lock and finds journal entries rolls them back before anything else.
 //! * Unlocking is a compare-and-exchange from "me". Anything else there means somebody was wrongly thought
 //!   dead: that is [`Fault::Deposed`], a defect to report, and is counted.
+//! * Whoever changes a doorbell under the lock wakes its sleepers by unlocking, in one step: any earlier, they would
+//!   find the lock taken; any later, a death in between would leave them asleep.
 //!
 //! Never here: a sleep while holding the lock; a steal without proof of death.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::env::{Env, Waited, Waiting};
+use super::guard::{Guard, How, Taken};
 use super::owner::{Participant, WAITERS, slot_of};
 use super::slots::Slots;
 
@@ -82,6 +85,17 @@ pub struct Block<'a, E: Env> {
     pub journal: &'a [E::U64],
     /// What the lock guards.
     pub words: &'a [E::U64],
+    /// Where the doorbells are that unlocking may ring, besides its own: of waiters, and of participants.
+    pub bells: [&'a [E::U32]; 2],
+}
+
+/// A doorbell besides the block's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bell {
+    /// The word with this index among the waiters'.
+    Waiter(usize),
+    /// The same among the participants'.
+    Participant(usize),
 }
 
 impl<E: Env> Clone for Block<'_, E> {
@@ -90,6 +104,31 @@ impl<E: Env> Clone for Block<'_, E> {
     }
 }
 impl<E: Env> Copy for Block<'_, E> {}
+
+/// Until when to wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// An instant of the clock of deadlines; [`NEVER`](super::NEVER) and [`AT_ONCE`](super::AT_ONCE) are such.
+    At(u64),
+    /// So many nanoseconds from when the waiting begins: who need not wait need not read the clock.
+    Within(u64),
+}
+
+impl Until {
+    /// The instant, if the waiting begins now.
+    fn instant(self, env: &impl Env) -> u64 {
+        match self {
+            Self::At(instant) => instant,
+            Self::Within(nanos) => env.now().saturating_add(nanos),
+        }
+    }
+}
+
+impl From<u64> for Until {
+    fn from(instant: u64) -> Self {
+        Self::At(instant)
+    }
+}
 
 /// What locking found. Both arms hold the lock, and in both the words are whole.
 #[must_use]
@@ -102,6 +141,7 @@ pub enum Locked<'a, E: Env> {
 
 impl<'a, E: Env> Locked<'a, E> {
     /// The guard, for those to whom the difference is nothing: all they guard is in the block.
+    #[inline]
     pub fn guard(self) -> Guard<'a, E> {
         match self {
             Self::Clean(guard) | Self::OwnerDied(guard) => guard,
@@ -113,7 +153,7 @@ impl<'a, E: Env> Block<'a, E> {
     /// The same block seen through another environment: one that counts operations, or spoils one.
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
         let Self { lock, doorbell, version, journal_length, closed, last_sweep, .. } = self;
-        let Self { steals, rollbacks, deposed, journal, words, .. } = self;
+        let Self { steals, rollbacks, deposed, journal, words, bells, .. } = self;
         Block {
             env,
             slots: self.slots.with_env(env),
@@ -128,23 +168,53 @@ impl<'a, E: Env> Block<'a, E> {
             deposed,
             journal,
             words,
+            bells,
         }
     }
 
-    /// Takes the lock, waiting until `deadline`. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
+    /// A doorbell besides its own, if there is such.
+    pub fn bell(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
+        let [waiters, participants] = self.bells;
+        let (words, index) = match bell {
+            Bell::Waiter(index) => (waiters, index),
+            Bell::Participant(index) => (participants, index),
+        };
+        words.get(index).ok_or_else(|| out_of_range(index, words.len()))
+    }
+
+    /// Takes the lock, waiting as long as it says. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
     /// still steals from the dead.
-    pub fn lock(self, me: Participant, deadline: u64) -> Result<Locked<'a, E>, Fault> {
+    pub fn lock(&'a self, me: Participant, until: impl Into<Until>) -> Result<Locked<'a, E>, Fault> {
+        let mut guard = self.take(me, until.into())?.guard(self);
+        guard.begin_whole()?;
+        Ok(if guard.is_stolen() { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
+    }
+
+    /// Takes the lock, and nothing else: [`Taken::guard`] and [`Guard::begin_whole`] have to follow. For those who are in
+    /// a hurry: a guard that is handed on within results costs more than the lock.
+    #[inline(always)]
+    pub fn take(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
+        // Releasing too: whoever reads our name here must also see the generation it belongs to.
+        match self.env.cas32(self.lock, 0, me.word(), AcqRel) {
+            Ok(_) => Ok(Taken::new(me, How::AtOnce)),
+            Err(_) => self.take_held(me, until),
+        }
+    }
+
+    /// Takes a lock that somebody had a moment ago.
+    #[cold]
+    fn take_held(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
         let env = self.env;
         let mine = me.word();
         let mut spins = E::SPINS;
+        let mut deadline = None;
         // Once we slept we must assume that others still do.
         let mut keep_waiters = 0;
         loop {
             let seen = env.load32(self.lock, Relaxed);
             if slot_of(seen) == 0 {
-                // Releasing too: whoever reads our name here must also see the generation it belongs to.
                 if env.cas32(self.lock, seen, mine | keep_waiters, AcqRel).is_ok() {
-                    return self.entered(me, false, keep_waiters != 0);
+                    return Ok(Taken::new(me, if keep_waiters == 0 { How::AtOnce } else { How::Waited }));
                 }
                 continue;
             }
@@ -153,6 +223,7 @@ impl<'a, E: Env> Block<'a, E> {
                 env.pause();
                 continue;
             }
+            let deadline = *deadline.get_or_insert_with(|| until.instant(env));
             let late = deadline != super::NEVER && env.now() >= deadline;
             let waited = if late {
                 Waited::SliceOver
@@ -174,7 +245,7 @@ impl<'a, E: Env> Block<'a, E> {
                 let holder = env.load32(self.lock, Acquire);
                 if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
                     if env.cas32(self.lock, holder, mine | WAITERS, AcqRel).is_ok() {
-                        return self.entered(me, true, true);
+                        return Ok(Taken::new(me, How::FromTheDead));
                     }
                 } else if late && slot_of(holder) != 0 {
                     // The wake that ended our sleep may have been the only one: owe it to the other sleepers.
@@ -188,19 +259,6 @@ impl<'a, E: Env> Block<'a, E> {
         }
     }
 
-    /// First act of every holder: make the words whole.
-    fn entered(self, me: Participant, stolen: bool, waited: bool) -> Result<Locked<'a, E>, Fault> {
-        let guard = Guard { block: self, me, locked: true, waited, stolen };
-        if stolen {
-            self.count(self.steals);
-        }
-        self.recover(stolen)?;
-        if self.env.load64(self.closed, Relaxed) != 0 {
-            return Err(Fault::Closed);
-        }
-        Ok(if stolen { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
-    }
-
     /// Adds one to a statistic; only under the lock, hence no read-modify-write.
     pub(crate) fn count(&self, statistic: &E::U64) {
         let value = self.env.load64(statistic, Relaxed);
@@ -208,8 +266,33 @@ impl<'a, E: Env> Block<'a, E> {
     }
 
     /// Word `index`, if there is one.
+    #[inline]
     pub(crate) fn word(&self, index: usize) -> Result<&'a E::U64, Fault> {
-        self.words.get(index).ok_or(Fault::OutOfRange { index, words: self.words.len() })
+        match self.words.get(index) {
+            Some(word) => Ok(word),
+            None => Err(out_of_range(index, self.words.len())),
+        }
+    }
+
+    /// Value of word `index`, for whoever holds the lock.
+    #[inline]
+    pub(crate) fn get(&self, index: usize) -> Result<u64, Fault> {
+        Ok(self.env.load64(self.word(index)?, Relaxed))
+    }
+
+    /// Values of `N` words from `index` on, for whoever holds the lock.
+    #[inline]
+    pub(crate) fn get_row<const N: usize>(&self, index: usize) -> Result<[u64; N], Fault> {
+        Ok(self.row(index)?.each_ref().map(|word| self.env.load64(word, Relaxed)))
+    }
+
+    /// `N` words from `index` on, if there are so many.
+    #[inline]
+    pub(crate) fn row<const N: usize>(&self, index: usize) -> Result<&'a [E::U64; N], Fault> {
+        match self.words.get(index..).and_then(|words| words.first_chunk()) {
+            Some(row) => Ok(row),
+            None => Err(out_of_range(index, self.words.len())),
+        }
     }
 
     /// Lets sleepers on the doorbell look again. Bit 0 of the doorbell says that there may be some; the rest
@@ -228,6 +311,22 @@ impl<'a, E: Env> Block<'a, E> {
             seen = now;
         }
         seen & 1 != 0
+    }
+
+    /// Changes another doorbell.
+    pub(super) fn turn_other(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
+        let doorbell = self.bell(bell)?;
+        let mut seen = self.env.load32(doorbell, Relaxed);
+        while let Err(now) = self.env.cas32(doorbell, seen, seen.wrapping_add(1), Release) {
+            seen = now;
+        }
+        Ok(doorbell)
+    }
+
+    /// Lets sleepers on another doorbell look again.
+    pub(crate) fn ring_other(&self, bell: Bell) -> Result<(), Fault> {
+        self.env.wake_all(self.turn_other(bell)?);
+        Ok(())
     }
 
     /// Marks the segment as removed, without the lock: for when its name was taken away by a stranger. The
@@ -249,87 +348,8 @@ impl<'a, E: Env> Block<'a, E> {
     }
 }
 
-/// The lock, held. Dropping it unlocks.
-#[must_use]
-pub struct Guard<'a, E: Env> {
-    block: Block<'a, E>,
-    me: Participant,
-    locked: bool,
-    waited: bool,
-    stolen: bool,
-}
-
-impl<'a, E: Env> Guard<'a, E> {
-    /// What is locked.
-    pub fn block(&self) -> Block<'a, E> {
-        self.block
-    }
-
-    /// Who holds it.
-    pub fn holder(&self) -> Participant {
-        self.me
-    }
-
-    /// Whether taking it took a sleep, so that what the clock said before is old.
-    pub fn has_waited(&self) -> bool {
-        self.waited
-    }
-
-    /// Whether it was taken from the dead.
-    pub fn is_stolen(&self) -> bool {
-        self.stolen
-    }
-
-    /// Adds to a statistic: a word that no journal restores.
-    pub fn count(&mut self, index: usize, by: u64) -> Result<(), Fault> {
-        let value = self.get(index)?;
-        self.block.env.store64(self.block.word(index)?, value.wrapping_add(by), Relaxed);
-        Ok(())
-    }
-
-    /// Value of word `index`.
-    pub fn get(&self, index: usize) -> Result<u64, Fault> {
-        Ok(self.block.env.load64(self.block.word(index)?, Relaxed))
-    }
-
-    /// Marks the segment as removed: every later lock of this block answers [`Fault::Closed`].
-    pub fn close(&mut self) {
-        self.block.close_unlocked();
-    }
-
-    /// Unlocks, and tells if something was wrong.
-    pub fn unlock(mut self) -> Result<(), Fault> {
-        self.unlock_in_place()
-    }
-
-    /// The same for holders that cannot give the guard away; dropping it later does nothing more.
-    pub fn unlock_in_place(&mut self) -> Result<(), Fault> {
-        if !std::mem::take(&mut self.locked) {
-            return Ok(());
-        }
-        let env = self.block.env;
-        let mine = self.me.word();
-        let mut expected = mine;
-        loop {
-            match env.cas32(self.block.lock, expected, 0, Release) {
-                Ok(_) => break,
-                Err(seen) if seen == mine | WAITERS => expected = seen,
-                Err(_) => {
-                    self.block.count(self.block.deposed);
-                    return Err(Fault::Deposed);
-                }
-            }
-        }
-        if expected & WAITERS != 0 {
-            env.wake_one(self.block.lock);
-        }
-        Ok(())
-    }
-}
-
-impl<E: Env> Drop for Guard<'_, E> {
-    fn drop(&mut self) {
-        // A defect found here is in the `deposed` statistic; a destructor has nobody to tell.
-        let _ = self.unlock_in_place();
-    }
+/// Apart, so that what never happens takes no room where everything happens.
+#[cold]
+fn out_of_range(index: usize, words: usize) -> Fault {
+    Fault::OutOfRange { index, words }
 }

@@ -53,6 +53,9 @@ pub trait Env {
     fn wake_one(&self, word: &Self::U32);
     /// Wakes all sleepers on `word`.
     fn wake_all(&self, word: &Self::U32);
+    /// Frees a lock that is held, with release ordering; wakes one sleeper on it if its word said that there may be some,
+    /// and all sleepers on `doorbell`. One step: no death comes between the parts.
+    fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32);
 
     /// True only if certainly no living participant owns the slot.
     ///

@@ -10,8 +10,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::block::{Block, Fault, Guard};
+use super::block::{Block, Fault};
 use super::env::Env;
+use super::guard::Guard;
 use super::journal::Transaction;
 use super::owner::Participant;
 
@@ -33,6 +34,7 @@ pub struct Holdings {
 
 impl Holdings {
     /// First word of a slot's row: the generation it belongs to.
+    #[inline]
     pub fn row(&self, slot: u32) -> usize {
         self.rows + (slot as usize).saturating_sub(1) * (1 + self.limits)
     }
@@ -42,6 +44,7 @@ impl Holdings {
         (0..self.limits).filter(move |limit| permits >> limit & 1 != 0)
     }
 
+    #[inline]
     fn total(&self, limit: usize) -> usize {
         self.totals + limit * self.stride
     }
@@ -54,28 +57,38 @@ impl Holdings {
     }
 
     /// The same for those who have more to do than [`empty_row`](Self::empty_row).
+    #[inline]
     pub fn adopt_with<E: Env>(
         &self,
         guard: &mut Guard<'_, E>,
         empty: impl FnOnce(&mut Guard<'_, E>, u32) -> Result<u64, Fault>,
     ) -> Result<(), Fault> {
-        let me = guard.holder();
-        let row = self.row(me.slot);
-        if guard.get(row)? == me.generation {
+        if guard.get(self.row(guard.holder().slot))? == guard.holder().generation {
             return Ok(());
         }
+        self.take_over(guard, empty)
+    }
+
+    #[cold]
+    fn take_over<E: Env>(
+        &self,
+        guard: &mut Guard<'_, E>,
+        empty: impl FnOnce(&mut Guard<'_, E>, u32) -> Result<u64, Fault>,
+    ) -> Result<(), Fault> {
+        let me = guard.holder();
         let returned = empty(guard, me.slot)?;
         let mut change = guard.begin();
-        change.set(row, me.generation)?;
+        change.set(self.row(me.slot), me.generation)?;
         change.commit();
         if returned > 0 {
-            guard.block().ring();
+            guard.ring();
         }
         Ok(())
     }
 
     /// Adds `amount` to what `me` holds. The row must have been adopted under this lock; whether there is
     /// room is the caller's business.
+    #[inline]
     pub fn take<E: Env>(
         &self,
         change: &mut Transaction<'_, '_, E>,
@@ -84,15 +97,29 @@ impl Holdings {
         amount: u64,
     ) -> Result<(), Fault> {
         self.add(change, self.total(limit), amount)?;
+        self.note(change, me, limit, amount)
+    }
+
+    /// Notes that `me` holds so much more; the total is the caller's business.
+    #[inline]
+    pub fn note<E: Env>(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        me: Participant,
+        limit: usize,
+        amount: u64,
+    ) -> Result<(), Fault> {
         self.add(change, self.row(me.slot) + 1 + limit, amount)
     }
 
+    #[inline]
     fn add<E: Env>(&self, change: &mut Transaction<'_, '_, E>, at: usize, amount: u64) -> Result<(), Fault> {
         let value = change.get(at)?;
         change.set(at, value.saturating_add(amount))
     }
 
     /// Takes back at most `amount` of what `me` holds; tells how much that was.
+    #[inline]
     pub fn give<E: Env>(
         &self,
         change: &mut Transaction<'_, '_, E>,
@@ -135,7 +162,7 @@ impl Holdings {
     ///
     /// Candidates are looked for without the lock; byte and generation are checked again under it. The lock
     /// is taken only if there is a candidate.
-    pub fn sweep<E: Env>(&self, block: Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
+    pub fn sweep<E: Env>(&self, block: &Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
         let mut returned = 0u64;
         for slot in 1..=block.slots.count() {
             let row = self.row(slot);
@@ -152,7 +179,7 @@ impl Holdings {
                 change.commit();
                 returned = returned.saturating_add(units);
                 if units > 0 {
-                    block.ring();
+                    guard.ring();
                 }
             }
         }

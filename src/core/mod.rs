@@ -9,6 +9,7 @@
 //! owner      who: participant, lock word
 //! slots      enrolment: generations; who is certainly dead
 //! block      lock + version + journal + words: lock, steal, unlock
+//! guard      the lock, held; unlocking
 //! journal    transactions: all or none, whoever dies when; recovery
 //! snapshot   reading a block without its lock
 //! holdings   who holds how much; returning what the dead held
@@ -20,6 +21,7 @@
 
 pub mod block;
 pub mod env;
+pub mod guard;
 pub mod holdings;
 pub mod journal;
 pub mod owner;
@@ -27,8 +29,9 @@ pub mod semaphore;
 pub mod slots;
 pub mod snapshot;
 
-pub use block::{Block, Fault, Guard, Locked};
+pub use block::{Bell, Block, Fault, Locked, Until};
 pub use env::{Env, Waited, Waiting};
+pub use guard::{Guard, Taken};
 pub use holdings::Holdings;
 pub use journal::Transaction;
 pub use owner::Participant;

@@ -14,7 +14,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::block::{Block, Fault};
+use super::block::{Block, Fault, Until};
 use super::env::{Env, Waited, Waiting};
 use super::holdings::Holdings;
 use super::owner::Participant;
@@ -42,7 +42,7 @@ pub enum Take {
 }
 
 /// The semaphore that a block holds.
-pub struct Semaphore<'a, E: Env>(pub Block<'a, E>);
+pub struct Semaphore<'a, E: Env>(pub &'a Block<'a, E>);
 
 impl<E: Env> Clone for Semaphore<'_, E> {
     fn clone(&self) -> Self {
@@ -52,9 +52,9 @@ impl<E: Env> Clone for Semaphore<'_, E> {
 impl<E: Env> Copy for Semaphore<'_, E> {}
 
 impl<E: Env> Semaphore<'_, E> {
-    /// Takes `amount` permits if they are free. Waits until `deadline` for the lock only.
-    pub fn try_take(&self, me: Participant, amount: u64, deadline: u64) -> Result<Take, Fault> {
-        let mut guard = self.0.lock(me, deadline)?.guard();
+    /// Takes `amount` permits if they are free. Waits for the lock only.
+    pub fn try_take(&self, me: Participant, amount: u64, until: impl Into<Until>) -> Result<Take, Fault> {
+        let mut guard = self.0.lock(me, until)?.guard();
         HOLDINGS.adopt(&mut guard)?;
         let capacity = guard.get(CAPACITY)?;
         if amount > capacity {
@@ -81,7 +81,7 @@ impl<E: Env> Semaphore<'_, E> {
         interval: u64,
         mut slice_over: impl FnMut() -> Result<(), Fault>,
     ) -> Result<Take, Fault> {
-        let Block { env, doorbell, .. } = self.0;
+        let Block { env, doorbell, .. } = *self.0;
         let mut last_answer = None;
         loop {
             let seen = env.load32(doorbell, Acquire);
@@ -112,14 +112,14 @@ impl<E: Env> Semaphore<'_, E> {
     }
 
     /// Gives back at most `amount` permits of those `me` holds; tells how many that were.
-    pub fn give(&self, me: Participant, amount: u64, deadline: u64) -> Result<u64, Fault> {
-        let mut guard = self.0.lock(me, deadline)?.guard();
+    pub fn give(&self, me: Participant, amount: u64, until: impl Into<Until>) -> Result<u64, Fault> {
+        let mut guard = self.0.lock(me, until)?.guard();
         let mut change = guard.begin();
         let given = HOLDINGS.give(&mut change, me, 0, amount)?;
         change.commit();
         if given > 0 {
             // Under the lock, so that a death from here on is found by whoever steals it, who rings again.
-            self.0.ring();
+            guard.ring();
         }
         guard.unlock()?;
         Ok(given)

@@ -79,7 +79,7 @@ impl<E: Env> Engine<'_, E> {
             }
             change.commit();
         }
-        self.block.ring();
+        guard.ring();
         Ok(true)
     }
 
@@ -124,7 +124,7 @@ impl<E: Env> Engine<'_, E> {
             returned += 1;
         }
         if returned > 0 {
-            self.block.ring();
+            guard.ring();
         }
         Ok(returned)
     }

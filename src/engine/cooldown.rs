@@ -22,7 +22,32 @@ pub struct Admitted {
     /// How many pauses there had been.
     pub pause: u64,
     /// Whether nothing had gone well since the last one: if this does, that matters to others.
-    pub on_trial: bool,
+    pub trial: Trial,
+}
+
+/// Whether success would be news. A whole word, so that a stamp has no holes, which are slow to copy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Trial {
+    /// It would not.
+    #[default]
+    Over = 0,
+    /// It would.
+    On = 1,
+}
+
+impl Admitted {
+    /// When there had been so many pauses, of which it is known whether something went well since.
+    #[inline]
+    pub const fn new(pause: u64, on_trial: bool) -> Self {
+        Self { pause, trial: if on_trial { Trial::On } else { Trial::Over } }
+    }
+
+    /// Whether success would be news.
+    #[inline]
+    pub fn on_trial(self) -> bool {
+        self.trial == Trial::On
+    }
 }
 
 /// How an acquisition ends.
@@ -68,19 +93,27 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// The stamp of somebody who is admitted now, or was when there had been `pause` pauses.
+    #[inline]
     pub fn admitted(&self, guard: &Guard<'_, E>, pause: Option<u64>) -> Result<Admitted, Fault> {
         let generation = guard.get(StateMap::COOLDOWN_GENERATION)?;
         let pause = pause.unwrap_or(generation);
         let on_trial = pause == generation && guard.get(StateMap::COOLDOWN_COUNT)? != 0;
-        Ok(Admitted { pause, on_trial })
+        Ok(Admitted::new(pause, on_trial))
     }
 
     /// Notes that somebody is admitted: in a slow start, the next one has to wait.
+    #[inline(always)]
     pub(super) fn admit(&self, change: &mut Transaction<'_, '_, E>, now: u64) -> Result<(), Fault> {
         let next = change.get(StateMap::NEXT_ADMISSION)?;
-        let Some(left) = change.get(StateMap::SLOW_ADMISSIONS_LEFT)?.checked_sub(1) else {
-            return if next == 0 { Ok(()) } else { change.set(StateMap::NEXT_ADMISSION, 0) };
-        };
+        match change.get(StateMap::SLOW_ADMISSIONS_LEFT)?.checked_sub(1) {
+            None if next == 0 => Ok(()),
+            None => change.set(StateMap::NEXT_ADMISSION, 0),
+            Some(left) => self.admit_slowly(change, left, now),
+        }
+    }
+
+    #[cold]
+    fn admit_slowly(&self, change: &mut Transaction<'_, '_, E>, left: u64, now: u64) -> Result<(), Fault> {
         let seed = now ^ change.get(StateMap::NEXT_TICKET)?.rotate_left(32);
         let gap = self.table.cooldown.gap(left, seed);
         change.set(StateMap::SLOW_ADMISSIONS_LEFT, left)?;
@@ -88,12 +121,13 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Notes that something went well, if that is news: pauses are short again.
+    #[inline]
     pub(super) fn succeed(
         &self,
         change: &mut Transaction<'_, '_, E>,
         admitted: Admitted,
     ) -> Result<(), Fault> {
-        let is_news = admitted.on_trial && admitted.pause == change.get(StateMap::COOLDOWN_GENERATION)?;
+        let is_news = admitted.on_trial() && admitted.pause == change.get(StateMap::COOLDOWN_GENERATION)?;
         if is_news && change.get(StateMap::COOLDOWN_COUNT)? != 0 {
             change.set(StateMap::COOLDOWN_COUNT, 0)?;
         }
@@ -111,8 +145,8 @@ impl<E: Env> Engine<'_, E> {
         let until = change.get(StateMap::COOLDOWN_UNTIL)?;
         let is_paused = until > now;
         if is_paused || report.admitted.is_some_and(|admitted| admitted.pause != generation) {
-            self.add(change, StateMap::COOLDOWN_REPORTS, 1)?;
-            self.add(change, StateMap::COOLDOWN_ABSORBED, 1)?;
+            change.add(StateMap::COOLDOWN_REPORTS, 1)?;
+            change.add(StateMap::COOLDOWN_ABSORBED, 1)?;
             let asked = now.saturating_add(report.retry_after);
             if is_paused && asked > until {
                 self.pause_until(change, asked, now)?;
@@ -131,7 +165,7 @@ impl<E: Env> Engine<'_, E> {
 
     /// The pause is a new one: who was admitted before it belongs to the time before.
     fn begin_pause(&self, change: &mut Transaction<'_, '_, E>, until: u64, now: u64) -> Result<(), Fault> {
-        self.add(change, StateMap::COOLDOWN_GENERATION, 1)?;
+        change.add(StateMap::COOLDOWN_GENERATION, 1)?;
         self.pause_until(change, until, now)
     }
 
@@ -157,7 +191,7 @@ impl<E: Env> Engine<'_, E> {
         let paused = self.report(&mut change, report, now)?;
         change.commit();
         self.serve(guard, given, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(paused)
     }
 
@@ -196,7 +230,7 @@ impl<E: Env> Engine<'_, E> {
         change.commit();
         if is_closed {
             self.rejudge(guard, now)?;
-            self.block.ring();
+            guard.ring();
         }
         Ok(is_closed)
     }

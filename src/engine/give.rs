@@ -7,34 +7,39 @@ use crate::layout::state::{LimitWord, StateMap};
 /// What one acquisition has of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge {
-    /// Which limit.
-    pub limit: usize,
+    /// Number of the acquisition in the order of arrival: what was charged before a reset is forgotten by it.
+    pub ticket: u64,
     /// How much was asked for.
     pub requested: u64,
     /// How much is charged now.
     pub charged: u64,
+    /// Which limit.
+    limit: u8,
     /// Whether a report is still owed.
     pub owes_report: bool,
-    /// Number of the acquisition in the order of arrival: what was charged before a reset is forgotten by it.
-    pub ticket: u64,
 }
 
 impl Charge {
+    /// `amount` of a limit, charged by the acquisition with this ticket.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "there are at most 64 limits")]
+    pub fn new(limit: usize, amount: u64, owes_report: bool, ticket: u64) -> Self {
+        Self { ticket, requested: amount, charged: amount, limit: limit as u8, owes_report }
+    }
+
     /// What a grant has charged; reports are owed of the limits in `owing`, of those that need one.
-    pub fn of(wants: &Wants, owing: u64, table: &Table) -> impl Iterator<Item = Self> {
-        wants.iter().map(move |(limit, amount)| Self {
-            limit,
-            requested: amount,
-            charged: amount,
-            owes_report: amount > 0 && owing >> limit & 1 != 0 && table.must_report(limit),
-            ticket: u64::MAX,
+    #[inline]
+    pub fn of(wants: &Wants, owing: u64, table: &Table, ticket: u64) -> impl Iterator<Item = Self> {
+        wants.iter().map(move |(limit, amount)| {
+            let owes_report = owing >> limit & 1 != 0 && table.must_report(limit);
+            Self::new(limit, amount, owes_report, ticket)
         })
     }
 
-    /// The charge of an acquisition with this ticket.
-    #[must_use]
-    pub fn of_ticket(self, ticket: u64) -> Self {
-        Self { ticket, ..self }
+    /// Which limit.
+    #[inline]
+    pub fn limit(&self) -> usize {
+        self.limit.into()
     }
 }
 
@@ -48,7 +53,7 @@ impl<E: Env> Engine<'_, E> {
         to: u64,
         now: u64,
     ) -> Result<u64, Fault> {
-        let limit = charge.limit;
+        let limit = charge.limit();
         let owed = self.owed(guard.holder(), limit);
         let mut change = guard.begin();
         let charged = match to.checked_sub(charge.charged) {
@@ -63,7 +68,7 @@ impl<E: Env> Engine<'_, E> {
             }
         };
         if charge.owes_report {
-            self.add(&mut change, owed, 1u64.wrapping_neg())?;
+            change.add(owed, 1u64.wrapping_neg())?;
         }
         change.commit();
         if charged < charge.charged {
@@ -72,8 +77,15 @@ impl<E: Env> Engine<'_, E> {
         Ok(charged)
     }
 
+    /// Whether ending an acquisition depends on the time: something flows back to a rate, or somebody waits.
+    #[inline]
+    pub fn end_needs_time(&self, guard: &Guard<'_, E>, ending: Ending) -> Result<bool, Fault> {
+        Ok(ending == Ending::Cancelled || guard.get(StateMap::QUEUE_LENGTH)? != 0)
+    }
+
     /// Ends an acquisition: permits return; if it is cancelled, what was charged of rates returns too, where that is
     /// possible. What ends by a report of the other side is [`rate_limited`](Self::rate_limited).
+    #[inline]
     pub fn finish(
         &self,
         guard: &mut Guard<'_, E>,
@@ -87,10 +99,10 @@ impl<E: Env> Engine<'_, E> {
         };
         let mut change = guard.begin();
         let given = self.end_charges(&mut change, charges, ending == Ending::Cancelled, now)?;
-        for charge in charges.iter().filter(|charge| charge.owes_report && admitted.is_some()) {
-            self.add(&mut change, self.limit_word(charge.limit, LimitWord::Unreported), 1)?;
-        }
         if let Some(admitted) = admitted {
+            for charge in charges.iter().filter(|charge| charge.owes_report) {
+                change.add(self.limit_word(charge.limit(), LimitWord::Unreported), 1)?;
+            }
             self.succeed(&mut change, admitted)?;
         }
         change.commit();
@@ -98,6 +110,7 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// What the end of an acquisition gives back, a bit for each limit; reports are owed no longer.
+    #[inline]
     pub(super) fn end_charges(
         &self,
         change: &mut Transaction<'_, '_, E>,
@@ -108,13 +121,13 @@ impl<E: Env> Engine<'_, E> {
         let me = change.holder();
         let mut given = 0;
         for charge in charges {
-            let limit = charge.limit;
+            let limit = charge.limit();
             if charge.charged > 0 && (cancel || self.table.is_permit(limit)) {
                 self.give_back(change, charge.ticket, limit, charge.charged, now)?;
                 given |= 1 << limit;
             }
             if charge.owes_report {
-                self.add(change, self.owed(me, limit), 1u64.wrapping_neg())?;
+                change.add(self.owed(me, limit), 1u64.wrapping_neg())?;
             }
         }
         Ok(given)
@@ -134,11 +147,12 @@ impl<E: Env> Engine<'_, E> {
             rule.adjust(&state, now, delta)
         };
         self.write(change, limit, &changes)?;
-        self.add(change, self.limit_word(limit, LimitWord::Consumed), more)?;
+        change.add(self.limit_word(limit, LimitWord::Consumed), more)?;
         self.stamp(change, now)
     }
 
     /// Gives back at most `amount`; tells how much that was.
+    #[inline]
     pub(super) fn give_back(
         &self,
         change: &mut Transaction<'_, '_, E>,
@@ -147,10 +161,22 @@ impl<E: Env> Engine<'_, E> {
         amount: u64,
         now: u64,
     ) -> Result<u64, Fault> {
-        let me = change.holder();
-        let Some(rule) = self.rule(change, limit) else {
+        if self.table.is_permit(limit) {
+            let me = change.holder();
             return self.holdings().give(change, me, limit, amount);
-        };
+        }
+        self.refund(change, ticket, limit, amount, now)
+    }
+
+    fn refund(
+        &self,
+        change: &mut Transaction<'_, '_, E>,
+        ticket: u64,
+        limit: usize,
+        amount: u64,
+        now: u64,
+    ) -> Result<u64, Fault> {
+        let Some(rule) = self.rule(change, limit) else { return Ok(0) };
         if ticket < change.get(StateMap::RESET_TICKET)? {
             // A reset has given it back already. Who joined the queue before it and was granted something after it
             // loses this, too: that errs on the safe side.
@@ -162,9 +188,9 @@ impl<E: Env> Engine<'_, E> {
         };
         if given > 0 {
             self.write(change, limit, &changes)?;
-            self.add(change, self.limit_word(limit, LimitWord::Consumed), given.wrapping_neg())?;
+            change.add(self.limit_word(limit, LimitWord::Consumed), given.wrapping_neg())?;
             self.stamp(change, now)?;
-            self.add(change, self.limit_word(limit, LimitWord::Refunded), given)?;
+            change.add(self.limit_word(limit, LimitWord::Refunded), given)?;
         }
         Ok(given)
     }

@@ -184,7 +184,7 @@ impl<E: Env> Engine<'_, E> {
         word: WorkWord,
         by: u64,
     ) -> Result<(), Fault> {
-        self.add(change, self.table.map.work(word), by)
+        change.add(self.table.map.work(word), by).map(drop)
     }
 
     pub(super) fn owner_of(&self, guard: &Guard<'_, E>, item: usize) -> Result<Participant, Fault> {

@@ -66,7 +66,7 @@ impl<E: Env> Engine<'_, E> {
                 capacity = rule.capacity();
             }
             change.set(map.rule(new.limit, RuleWord::Capacity), capacity)?;
-            self.add(&mut change, map.rule(new.limit, RuleWord::Revision), 1)?;
+            change.add(map.rule(new.limit, RuleWord::Revision), 1)?;
         }
         self.stamp(&mut change, now)?;
         change.commit();
@@ -81,7 +81,7 @@ impl<E: Env> Engine<'_, E> {
         change.commit();
         let now = self.now(guard, 0)?;
         self.serve(guard, u64::MAX, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(())
     }
 

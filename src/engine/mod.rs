@@ -36,7 +36,7 @@ mod wants;
 mod work;
 
 pub use self::collect::{Collected, Finishes};
-pub use self::cooldown::{Admitted, Ending, Paused, Report};
+pub use self::cooldown::{Admitted, Ending, Paused, Report, Trial};
 pub use self::give::Charge;
 pub use self::items::{Items, Lease, Part, Reason};
 pub use self::manage::NewNumbers;
@@ -44,10 +44,10 @@ pub use self::queue::Waiters;
 pub use self::reap::{Swept, Vigil};
 pub use self::table::Table;
 pub use self::take::{Judged, Standing};
-pub use self::wait::{Entered, Look, Patience, Place, Time};
+pub use self::wait::{AtOnce, Entered, Look, Patience, Place, Time};
 pub use self::wants::Wants;
 pub use self::work::{Pushed, Taken, Verdict};
-use crate::core::{Block, Env, Fault, Guard, Holdings, Locked, Participant, Transaction};
+use crate::core::{Block, Env, Fault, Guard, Holdings, Participant, Transaction, Until};
 use crate::layout::state::{LimitWord, StateMap};
 use crate::math::{Changes, Rule};
 
@@ -82,31 +82,43 @@ impl<'a, E: Env> Engine<'a, E> {
         Self { items, ..self }
     }
 
-    /// Takes the lock, waiting until `deadline`.
-    pub fn lock(&self, me: Participant, deadline: u64) -> Result<Guard<'a, E>, Fault> {
-        match self.block.lock(me, deadline)? {
-            Locked::Clean(guard) => Ok(guard),
-            Locked::OwnerDied(guard) => {
-                // It may have died between a grant and the ring that tells of it.
-                self.ring_all()?;
-                Ok(guard)
-            }
-        }
+    /// Takes the lock, waiting as long as it says.
+    pub fn lock(&self, me: Participant, until: impl Into<Until>) -> Result<Guard<'_, E>, Fault> {
+        let mut guard = self.block.take(me, until.into())?.guard(&self.block);
+        self.begin(&mut guard)?;
+        Ok(guard)
+    }
+
+    /// First act of whoever has taken the lock.
+    #[inline(always)]
+    pub fn begin(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
+        guard.begin_whole()?;
+        // Who died may have done so between a grant and the ring that tells of it.
+        if guard.is_stolen() { self.ring_all() } else { Ok(()) }
     }
 
     /// The instant of a decision: what the clock reads, in set time, and never before the last decision.
+    #[inline]
     pub fn now(&self, guard: &Guard<'_, E>, reading: u64) -> Result<u64, Fault> {
         let reading = if self.table.is_manual { guard.get(StateMap::MANUAL_NOW)? } else { reading };
         let now = reading.wrapping_add(guard.get(StateMap::CLOCK_OFFSET)?);
         Ok(now.max(guard.get(StateMap::LAST_NOW)?))
     }
 
+    /// The instant of the last decision: good enough for what no rate and no queue is asked about.
+    #[inline]
+    pub fn last_now(&self, guard: &Guard<'_, E>) -> Result<u64, Fault> {
+        guard.get(StateMap::LAST_NOW)
+    }
+
     /// Who holds how many permits.
+    #[inline]
     pub fn holdings(&self) -> Holdings {
         self.table.holdings()
     }
 
     /// Where the guard's holder notes how many reports it owes of a limit.
+    #[inline]
     fn owed(&self, me: Participant, limit: usize) -> usize {
         self.holdings().row(me.slot) + 1 + limit
     }
@@ -127,16 +139,13 @@ impl<'a, E: Env> Engine<'a, E> {
         Ok(())
     }
 
-    fn add(&self, change: &mut Transaction<'_, '_, E>, index: usize, by: u64) -> Result<(), Fault> {
-        let value = change.get(index)?;
-        change.set(index, value.wrapping_add(by))
-    }
-
     /// Decisions never go back behind this one.
+    #[inline]
     fn stamp(&self, change: &mut Transaction<'_, '_, E>, now: u64) -> Result<(), Fault> {
-        if change.get(StateMap::LAST_NOW)? == now { Ok(()) } else { change.set(StateMap::LAST_NOW, now) }
+        change.set(StateMap::LAST_NOW, now)
     }
 
+    #[inline]
     fn limit_word(&self, limit: usize, word: LimitWord) -> usize {
         self.table.map.limit(limit, word)
     }

@@ -16,7 +16,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Engine, Place, Wants};
-use crate::core::{Env, Fault, Guard, NEVER, Participant, Transaction};
+use crate::core::{Bell, Env, Fault, Guard, NEVER, Participant, Transaction};
 use crate::layout::state::{LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 
@@ -29,16 +29,12 @@ pub(super) const REFUSED: u64 = 3;
 pub struct Waiters<'a, E: Env> {
     /// How many entries there are.
     pub count: usize,
-    /// The doorbell of the first entry, and so on every `doorbell_stride`.
-    pub doorbells: &'a [E::U32],
     /// Words from doorbell to doorbell.
     pub doorbell_stride: usize,
     /// The first entry, and so on every `stride`.
     pub words: &'a [E::U64],
     /// Words from entry to entry.
     pub stride: usize,
-    /// The doorbell of the participant in slot 1, and so on every `shared_stride`.
-    pub shared_doorbells: &'a [E::U32],
     /// Words from one participant's doorbell to the next.
     pub shared_stride: usize,
 }
@@ -53,22 +49,21 @@ impl<E: Env> Copy for Waiters<'_, E> {}
 impl<'a, E: Env> Waiters<'a, E> {
     /// The same waiters for another environment; see [`Block::with_env`](crate::core::Block::with_env).
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self) -> Waiters<'a, F> {
-        let Self { count, doorbells, doorbell_stride, words, stride, shared_doorbells, shared_stride } = self;
-        Waiters { count, doorbells, doorbell_stride, words, stride, shared_doorbells, shared_stride }
+        let Self { count, doorbell_stride, words, stride, shared_stride } = self;
+        Waiters { count, doorbell_stride, words, stride, shared_stride }
     }
 
-    /// What a waiter sleeps on; waiters are numbered from 1.
-    pub fn doorbell(&self, waiter: usize) -> Result<&'a E::U32, Fault> {
+    /// Where the doorbell of a waiter is; waiters are numbered from 1.
+    pub(super) fn bell(&self, waiter: usize) -> Result<Bell, Fault> {
         let place = waiter.checked_sub(1).filter(|place| *place < self.count);
-        let found = place.and_then(|place| self.doorbells.get(place * self.doorbell_stride));
-        found.ok_or(Fault::OutOfRange { index: waiter, words: self.count })
+        let place = place.ok_or(Fault::OutOfRange { index: waiter, words: self.count })?;
+        Ok(Bell::Waiter(place * self.doorbell_stride))
     }
 
-    /// What the helper of a participant sleeps on.
-    pub fn shared_doorbell(&self, slot: u32) -> Result<&'a E::U32, Fault> {
-        let place = (slot as usize).checked_sub(1).map(|place| place * self.shared_stride);
-        let found = place.and_then(|place| self.shared_doorbells.get(place));
-        found.ok_or(Fault::OutOfRange { index: slot as usize, words: self.shared_doorbells.len() })
+    /// Where the doorbell of a participant is; nowhere, if there is no such slot.
+    pub(super) fn shared_bell(&self, slot: u64) -> Bell {
+        let place = usize::try_from(slot).unwrap_or(usize::MAX).wrapping_sub(1);
+        Bell::Participant(place.saturating_mul(self.shared_stride))
     }
 
     fn word(&self, waiter: usize, word: WaiterWord) -> Result<&'a E::U64, Fault> {
@@ -78,7 +73,17 @@ impl<'a, E: Env> Waiters<'a, E> {
     }
 }
 
-impl<E: Env> Engine<'_, E> {
+impl<'a, E: Env> Engine<'a, E> {
+    /// What a waiter sleeps on.
+    pub fn doorbell(&self, waiter: usize) -> Result<&'a E::U32, Fault> {
+        self.block.bell(self.waiters.bell(waiter)?)
+    }
+
+    /// What the helper of a participant sleeps on.
+    pub fn shared_doorbell(&self, slot: u32) -> Result<&'a E::U32, Fault> {
+        self.block.bell(self.waiters.shared_bell(slot.into()))
+    }
+
     pub(super) fn link(
         &self,
         change: &Transaction<'_, '_, E>,
@@ -240,9 +245,9 @@ impl<E: Env> Engine<'_, E> {
             tail => self.set_link(&mut change, tail, LinkWord::Next, waiter as u64)?,
         }
         change.set(StateMap::QUEUE_TAIL, waiter as u64)?;
-        self.add(&mut change, StateMap::QUEUE_LENGTH, 1)?;
+        change.add(StateMap::QUEUE_LENGTH, 1)?;
         for (limit, amount) in wants.iter() {
-            self.add(&mut change, self.table.map.rule(limit, RuleWord::Enqueued), amount)?;
+            change.add(self.table.map.rule(limit, RuleWord::Enqueued), amount)?;
         }
         change.commit();
         Ok(Some((waiter, ticket)))
@@ -265,9 +270,9 @@ impl<E: Env> Engine<'_, E> {
             0 => change.set(StateMap::QUEUE_TAIL, previous as u64)?,
             next => self.set_link(change, next, LinkWord::Previous, previous as u64)?,
         }
-        self.add(change, StateMap::QUEUE_LENGTH, 1u64.wrapping_neg())?;
+        change.add(StateMap::QUEUE_LENGTH, 1u64.wrapping_neg())?;
         for (limit, amount) in wants.iter() {
-            self.add(change, self.table.map.rule(limit, RuleWord::Dequeued), amount)?;
+            change.add(self.table.map.rule(limit, RuleWord::Dequeued), amount)?;
         }
         Ok(())
     }

@@ -94,7 +94,7 @@ impl<E: Env> Engine<'_, E> {
             let owed = guard.get(row + 1 + limit)?;
             if owed > 0 {
                 let mut change = guard.begin();
-                self.add(&mut change, self.limit_word(limit, LimitWord::Unreported), owed)?;
+                change.add(self.limit_word(limit, LimitWord::Unreported), owed)?;
                 change.set(row + 1 + limit, 0)?;
                 change.commit();
             }
@@ -128,7 +128,7 @@ impl<E: Env> Engine<'_, E> {
                 for (limit, amount) in wants.iter().filter(|(limit, _)| !self.table.is_permit(*limit)) {
                     self.give_back(&mut change, ticket, limit, amount, now)?;
                     if self.table.must_report(limit) && owing >> limit & 1 != 0 {
-                        self.add(&mut change, self.owed(owner, limit), 1u64.wrapping_neg())?;
+                        change.add(self.owed(owner, limit), 1u64.wrapping_neg())?;
                     }
                 }
             }

@@ -1,12 +1,12 @@
 //! Grants on behalf: whoever has made room hands it out, in the order of the queue, and rings.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use smallvec::SmallVec;
 
 use super::queue::{FREE, GRANTED, REFUSED};
 use super::{Engine, Wants};
-use crate::core::{Env, Fault, Guard, NEVER};
+use crate::core::{Bell, Env, Fault, Guard, NEVER};
 use crate::layout::state::{LinkWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 use crate::limit::Order;
@@ -23,7 +23,13 @@ enum Attempt {
 impl<E: Env> Engine<'_, E> {
     /// Grants to those who wait, after there has come to be more of the limits in `affected`: in their order, as
     /// long as there is something to hand out.
+    #[inline]
     pub fn serve(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
+        if guard.get(StateMap::QUEUE_LENGTH)? == 0 { Ok(()) } else { self.serve_queue(guard, affected, now) }
+    }
+
+    #[cold]
+    fn serve_queue(&self, guard: &mut Guard<'_, E>, affected: u64, now: u64) -> Result<(), Fault> {
         // In a slow start there is one admission at a time, which is for the first who waits, whatever it wants.
         let is_scarce = guard.get(StateMap::NEXT_ADMISSION)? != 0;
         let mut affected = self.waited_for(guard, if is_scarce { u64::MAX } else { affected })?;
@@ -46,14 +52,14 @@ impl<E: Env> Engine<'_, E> {
             let in_order = self.table.order == Order::Arrival;
             if in_order && mask & blocked != 0 || mask & affected == 0 {
                 if alarm != NEVER && mask & blocked != 0 && !roused.contains(&(slot, mask)) {
-                    self.rouse(waiter, slot, alarm)?;
+                    self.rouse(guard, waiter, slot, alarm)?;
                     roused.push((slot, mask));
                 }
                 blocked |= mask;
             } else {
                 match self.try_grant(guard, waiter, now)? {
                     Attempt::Settled => {
-                        self.ring(waiter, slot)?;
+                        self.ring(guard, waiter, slot)?;
                         // Those behind no longer stand behind this one, whatever of its limits they want.
                         affected |= self.waited_for(guard, mask)?;
                     }
@@ -61,7 +67,7 @@ impl<E: Env> Engine<'_, E> {
                         if in_order {
                             blocked |= mask;
                         }
-                        if self.rouse(waiter, slot, at)? {
+                        if self.rouse(guard, waiter, slot, at)? {
                             alarm = alarm.min(at);
                             roused.push((slot, mask));
                         }
@@ -74,12 +80,18 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Lets a waiter set its alarm anew, if it would oversleep this instant.
-    pub(super) fn rouse(&self, waiter: usize, slot: u64, at: u64) -> Result<bool, Fault> {
+    pub(super) fn rouse(
+        &self,
+        guard: &mut Guard<'_, E>,
+        waiter: usize,
+        slot: u64,
+        at: u64,
+    ) -> Result<bool, Fault> {
         if at >= self.read(waiter, WaiterWord::WakesAt)? {
             return Ok(false);
         }
         self.note(waiter, WaiterWord::WakesAt, at)?;
-        self.ring(waiter, slot)?;
+        self.ring(guard, waiter, slot)?;
         Ok(true)
     }
 
@@ -163,22 +175,16 @@ impl<E: Env> Engine<'_, E> {
         Ok(Some(latest))
     }
 
-    /// Rings the doorbell of a waiter, and of its participant if it shares one. After the commit, under the lock.
-    pub(super) fn ring(&self, waiter: usize, slot: u64) -> Result<(), Fault> {
-        self.turn(self.waiters.doorbell(waiter)?);
-        if self.read(waiter, WaiterWord::SharesDoorbell)? != 0 {
-            self.turn(self.waiters.shared_doorbell(u32::try_from(slot).unwrap_or(u32::MAX))?);
-        }
-        Ok(())
+    /// Rings the doorbell of a waiter, and of its participant if it shares one: after the commit, and heard as soon as the
+    /// lock is free.
+    fn ring(&self, guard: &mut Guard<'_, E>, waiter: usize, slot: u64) -> Result<(), Fault> {
+        self.bells_of(waiter, slot)?.into_iter().flatten().try_for_each(|bell| guard.ring_other(bell))
     }
 
-    fn turn(&self, doorbell: &E::U32) {
-        let env = self.block.env;
-        let mut seen = env.load32(doorbell, Relaxed);
-        while let Err(now) = env.cas32(doorbell, seen, seen.wrapping_add(1), Release) {
-            seen = now;
-        }
-        env.wake_all(doorbell);
+    /// The doorbell of a waiter, and that of its participant if it shares one.
+    fn bells_of(&self, waiter: usize, slot: u64) -> Result<[Option<Bell>; 2], Fault> {
+        let shares = self.read(waiter, WaiterWord::SharesDoorbell)? != 0;
+        Ok([Some(self.waiters.bell(waiter)?), shares.then(|| self.waiters.shared_bell(slot))])
     }
 
     /// Rings all doorbells in use: after the death of somebody who may have owed a ring, or when the set was
@@ -191,14 +197,16 @@ impl<E: Env> Engine<'_, E> {
                 Ok(self.block.env.load64(word, Relaxed))
             };
             if link(LinkWord::State)? != FREE {
-                self.ring(waiter, link(LinkWord::Slot)?).or_else(no_such_slot)?;
+                for bell in self.bells_of(waiter, link(LinkWord::Slot)?)?.into_iter().flatten() {
+                    // A slot that an entry never had, or that somebody damaged: nobody sleeps behind it.
+                    self.block.ring_other(bell).or_else(no_such_bell)?;
+                }
             }
         }
         Ok(())
     }
 }
 
-/// A slot that an entry never had, or that somebody damaged: nobody sleeps behind it.
-fn no_such_slot(fault: Fault) -> Result<(), Fault> {
+fn no_such_bell(fault: Fault) -> Result<(), Fault> {
     if matches!(fault, Fault::OutOfRange { .. }) { Ok(()) } else { Err(fault) }
 }

@@ -15,6 +15,8 @@ pub struct Table {
     entries: Vec<Entry>,
     /// Which limits are permits.
     permits: u64,
+    /// Which are not.
+    rates: u64,
     /// Which limits every request takes one of unless it says otherwise: calls and permits.
     automatic: u64,
     digest: u64,
@@ -33,13 +35,14 @@ struct Entry {
 
 impl Table {
     pub(crate) fn new(definition: &Definition, map: StateMap, clock: Clock) -> Self {
-        let (mut permits, mut automatic, mut cell) = (0, 0, map.first_cell());
+        let (mut permits, mut rates, mut automatic, mut cell) = (0, 0, 0, map.first_cell());
         let mut entries = Vec::new();
         for (index, limit) in definition.limits.iter().enumerate() {
             let rule = limit.rule(0);
             let first_cell = cell;
             cell += rule.map_or(0, |rule| rule.cells() as usize);
             permits |= u64::from(rule.is_none()) << index;
+            rates |= u64::from(rule.is_some()) << index;
             automatic |= u64::from(!matches!(limit, Limit::Rate(_))) << index;
             let rate = rule.map(|rule| (rule.algorithm(), rule.resolution()));
             entries.push(Entry { rate, first_cell, must_report: limit.must_report() });
@@ -51,6 +54,7 @@ impl Table {
             is_manual: clock == Clock::Manual,
             entries,
             permits,
+            rates,
             automatic,
             digest,
             order: definition.order,
@@ -82,8 +86,9 @@ impl Table {
     }
 
     /// The limits that are rates, a bit for each.
+    #[inline]
     pub(crate) fn rates(&self) -> u64 {
-        self.all() & !self.permits
+        self.rates
     }
 
     /// All limits, a bit for each.
@@ -96,10 +101,12 @@ impl Table {
         self.digest
     }
 
+    #[inline]
     pub(crate) fn is_permit(&self, limit: usize) -> bool {
         self.permits >> limit & 1 != 0
     }
 
+    #[inline]
     pub(crate) fn must_report(&self, limit: usize) -> bool {
         self.entries.get(limit).is_some_and(|entry| entry.must_report)
     }
@@ -108,6 +115,7 @@ impl Table {
         self.entries.get(limit).and_then(|entry| entry.rate).is_none_or(|(algorithm, _)| algorithm.refunds())
     }
 
+    #[inline]
     pub(crate) fn holdings(&self) -> Holdings {
         let map = self.map;
         Holdings {
@@ -120,12 +128,14 @@ impl Table {
     }
 
     /// The index of a word of a limit's state.
+    #[inline]
     pub(crate) fn word(&self, limit: usize, word: Word) -> usize {
         let first_cell = self.entries.get(limit).map_or(0, |entry| entry.first_cell);
         self.map.state_word(limit, first_cell, word)
     }
 
     /// The current numbers of a rate, read through `get`; none for permits.
+    #[inline]
     pub(crate) fn rule(&self, limit: usize, get: impl Fn(usize) -> u64) -> Option<Rule> {
         let (algorithm, resolution) = self.entries.get(limit)?.rate?;
         let number = |word| get(self.map.rule(limit, word));
@@ -138,13 +148,18 @@ impl Table {
     }
 
     /// The state of a limit, read through `get`.
-    pub(crate) fn state<'a>(&'a self, limit: usize, get: impl Fn(usize) -> u64 + 'a) -> impl State + 'a {
+    #[inline]
+    pub(crate) fn state<'a>(
+        &'a self,
+        limit: usize,
+        get: impl Fn(usize) -> u64 + Copy + 'a,
+    ) -> impl State + 'a {
         move |word| get(self.word(limit, word))
     }
 
     /// What would be admitted of a limit at an instant; negative is debt.
-    pub(crate) fn available(&self, limit: usize, get: impl Fn(usize) -> u64, now: u64) -> i64 {
-        match self.rule(limit, &get) {
+    pub(crate) fn available(&self, limit: usize, get: impl Fn(usize) -> u64 + Copy, now: u64) -> i64 {
+        match self.rule(limit, get) {
             Some(rule) => rule.available(&self.state(limit, &get), now),
             None => {
                 let capacity = i128::from(get(self.map.rule(limit, RuleWord::Capacity)));

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::{Engine, Wants};
 use crate::core::{Env, Fault, Guard, Participant, Transaction};
 use crate::layout::state::{LimitWord, RuleWord, StateMap};
-use crate::math::Verdict;
+use crate::math::{Verdict, Word};
 
 /// How one limit stands to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,7 @@ impl<E: Env> Engine<'_, E> {
     ///
     /// Limit by limit, as if it all fitted; if one does not, what was charged so far is undone. The holder's row must
     /// have been adopted.
+    #[inline(always)]
     pub fn take(
         &self,
         guard: &mut Guard<'_, E>,
@@ -64,14 +65,14 @@ impl<E: Env> Engine<'_, E> {
         if !self.charge_all(&mut change, me, wants, owing, now)? {
             return Ok(None);
         }
-        let ticket = change.get(StateMap::NEXT_TICKET)?;
-        change.set(StateMap::NEXT_TICKET, ticket.wrapping_add(1))?;
+        let ticket = change.add(StateMap::NEXT_TICKET, 1)?;
         change.commit();
         Ok(Some(ticket))
     }
 
     /// Charges everything to `who`, whose row must be its own; false if something is not there, and then the
     /// transaction must be dropped.
+    #[inline(always)]
     pub(super) fn charge_all(
         &self,
         change: &mut Transaction<'_, '_, E>,
@@ -80,17 +81,12 @@ impl<E: Env> Engine<'_, E> {
         owing: u64,
         now: u64,
     ) -> Result<bool, Fault> {
-        for (limit, amount) in wants.iter().filter(|(_, amount)| *amount > 0) {
-            if !self.take_one(change, limit, amount, now)? {
+        for (limit, amount) in wants.iter() {
+            if !self.take_one(change, who, limit, amount, now)? {
                 return Ok(false);
             }
-            if self.table.is_permit(limit) {
-                self.holdings().take(change, who, limit, amount)?;
-            }
-            self.add(change, self.limit_word(limit, LimitWord::Consumed), amount)?;
-            self.add(change, self.limit_word(limit, LimitWord::Granted), 1)?;
             if self.table.must_report(limit) && owing >> limit & 1 != 0 {
-                self.add(change, self.owed(who, limit), 1)?;
+                change.add(self.owed(who, limit), 1)?;
             }
         }
         if wants.demand() != 0 {
@@ -100,25 +96,51 @@ impl<E: Env> Engine<'_, E> {
         Ok(true)
     }
 
-    /// Whether one limit has it. A rate is charged, permits are not yet taken.
+    /// Takes it of one limit; false if it is not there.
+    #[inline(always)]
     fn take_one(
         &self,
         change: &mut Transaction<'_, '_, E>,
+        who: Participant,
         limit: usize,
         amount: u64,
         now: u64,
     ) -> Result<bool, Fault> {
-        let Some(rule) = self.rule(change, limit) else {
-            let capacity = change.get(self.table.map.rule(limit, RuleWord::Capacity))?;
-            let in_use = change.get(self.limit_word(limit, LimitWord::Level))?;
-            return Ok(in_use.checked_add(amount).is_some_and(|sum| sum <= capacity));
+        let block = change.block();
+        // What one grant changes stands side by side.
+        let first = self.limit_word(limit, LimitWord::Level);
+        let [level, at, remainder, consumed, granted] = block.get_row(first)?;
+        let counted = [consumed.wrapping_add(amount), granted.wrapping_add(1)];
+        let write = |change: &mut Transaction<'_, '_, E>, [level, at, remainder]: [u64; 3]| {
+            let [consumed, granted] = counted;
+            change.set_row(first, [level, at, remainder, consumed, granted])
         };
-        let verdict = {
-            let state = self.table.state(limit, |index| change.get(index).unwrap_or(0));
-            rule.acquire(&state, now, amount)
+        let get = |index: usize| block.get(index).unwrap_or(0);
+        let Some(rule) = self.table.rule(limit, get) else {
+            let capacity = get(self.table.map.rule(limit, RuleWord::Capacity));
+            let Some(level) = level.checked_add(amount).filter(|level| *level <= capacity) else {
+                return Ok(false);
+            };
+            write(change, [level, at, remainder])?;
+            self.holdings().note(change, who, limit, amount)?;
+            return Ok(true);
         };
-        let Verdict::Admit(changes) = verdict else { return Ok(false) };
-        self.write(change, limit, &changes)?;
+        let state = |word| match word {
+            Word::Level => level,
+            Word::At => at,
+            Word::Remainder => remainder,
+            Word::Cell(_) => get(self.table.word(limit, word)),
+        };
+        let Verdict::Admit(changes) = rule.acquire(&state, now, amount) else { return Ok(false) };
+        for (word, value) in changes.cells() {
+            change.set(self.table.word(limit, word), value)?;
+        }
+        let words = [
+            changes.level.unwrap_or(level),
+            changes.at.unwrap_or(at),
+            changes.remainder.unwrap_or(remainder),
+        ];
+        write(change, words)?;
         Ok(true)
     }
 

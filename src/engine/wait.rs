@@ -68,6 +68,22 @@ pub enum Entered {
     Full,
 }
 
+/// What came of asking without a look at the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtOnce {
+    /// Charged.
+    Granted {
+        /// Its number in the order of arrival.
+        ticket: u64,
+        /// When.
+        admitted: Admitted,
+    },
+    /// Nobody waits, nothing pauses, and it does not fit now.
+    NotThere,
+    /// Somebody waits, or the set pauses or resumes: that takes a closer look.
+    Unclear,
+}
+
 /// What became of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -89,6 +105,38 @@ pub struct Patience {
 }
 
 impl<E: Env> Engine<'_, E> {
+    /// Takes what is wanted if it is there, nobody waits and nothing pauses: all there is to do nearly always.
+    ///
+    /// Where no rate is wanted, any instant will do that is not behind the last decision.
+    #[inline(always)]
+    pub fn enter_at_once(
+        &self,
+        guard: &mut Guard<'_, E>,
+        wants: &Wants,
+        owing: u64,
+        now: u64,
+    ) -> Result<AtOnce, Fault> {
+        self.adopt(guard)?;
+        let is_waited_for = guard.get(StateMap::QUEUE_LENGTH)? != 0;
+        let is_scarce =
+            guard.get(StateMap::NEXT_ADMISSION)? | guard.get(StateMap::SLOW_ADMISSIONS_LEFT)? != 0;
+        if is_waited_for || is_scarce {
+            return Ok(AtOnce::Unclear);
+        }
+        Ok(match self.take(guard, wants, owing, now)? {
+            Some(ticket) => AtOnce::Granted { ticket, admitted: self.admitted_now(guard, wants)? },
+            None => AtOnce::NotThere,
+        })
+    }
+
+    /// The stamp of whoever was just granted something.
+    #[inline]
+    fn admitted_now(&self, guard: &Guard<'_, E>, wants: &Wants) -> Result<Admitted, Fault> {
+        let admitted = self.admitted(guard, None)?;
+        // Who takes nothing does nothing that could go well.
+        Ok(Admitted::new(admitted.pause, admitted.on_trial() && wants.demand() != 0))
+    }
+
     /// Takes what is wanted if it is there and nobody came first; else joins the queue, if there is patience.
     pub fn enter(
         &self,
@@ -99,24 +147,27 @@ impl<E: Env> Engine<'_, E> {
         time: &impl Time,
         now: u64,
     ) -> Result<Entered, Fault> {
-        self.adopt(guard)?;
         let mask = wants.demand();
         let in_order = self.table.order == Order::Arrival;
-        if in_order {
-            self.serve(guard, mask, now)?;
-        }
-        let is_first = !in_order || self.waited_for(guard, mask)? == 0;
-        // Who takes nothing is nobody to hold up.
-        let gate = if mask == 0 { None } else { self.gate(guard, now)? };
-        if is_first
-            && gate.is_none()
-            && let Some(ticket) = self.take(guard, wants, owing, now)?
-        {
-            let admitted = self.admitted(guard, None)?;
-            // Who takes nothing does nothing that could go well.
-            let on_trial = admitted.on_trial && mask != 0;
-            return Ok(Entered::Granted { ticket, admitted: Admitted { on_trial, ..admitted } });
-        }
+        let (is_first, gate) = match self.enter_at_once(guard, wants, owing, now)? {
+            AtOnce::Granted { ticket, admitted } => return Ok(Entered::Granted { ticket, admitted }),
+            AtOnce::NotThere => (true, None),
+            AtOnce::Unclear => {
+                if in_order {
+                    self.serve(guard, mask, now)?;
+                }
+                let is_first = !in_order || self.waited_for(guard, mask)? == 0;
+                // Who takes nothing is nobody to hold up.
+                let gate = if mask == 0 { None } else { self.gate(guard, now)? };
+                if is_first
+                    && gate.is_none()
+                    && let Some(ticket) = self.take(guard, wants, owing, now)?
+                {
+                    return Ok(Entered::Granted { ticket, admitted: self.admitted_now(guard, wants)? });
+                }
+                (is_first, gate)
+            }
+        };
         let is_possible = self.rates_allow_at(guard, wants, now)?.is_some();
         let Some(patience) = patience.filter(|_| is_possible) else {
             if let Some(at) = gate.filter(|_| is_possible)
@@ -202,18 +253,21 @@ impl<E: Env> Engine<'_, E> {
 
     /// Of several waiters of one process, one may have been told of an instant for all of them: when it leaves, the next
     /// one has to know. Who comes first may be stopped.
-    fn pass_alarm_on(&self, guard: &Guard<'_, E>, slot: u64, mask: u64, at: u64) -> Result<(), Fault> {
+    fn pass_alarm_on(&self, guard: &mut Guard<'_, E>, slot: u64, mask: u64, at: u64) -> Result<(), Fault> {
         if at == NEVER {
             return Ok(());
         }
+        let mut next = None;
         self.walk(guard, |waiter| {
             let is_next = guard.get(self.table.map.link(waiter, LinkWord::Slot))? == slot
                 && self.read(waiter, WaiterWord::Mask)? == mask;
-            if is_next {
-                self.rouse(waiter, slot, at)?;
-            }
+            next = is_next.then_some(waiter);
             Ok(!is_next)
-        })
+        })?;
+        match next {
+            Some(waiter) => self.rouse(guard, waiter, slot, at).map(drop),
+            None => Ok(()),
+        }
     }
 
     fn collect(&self, guard: &mut Guard<'_, E>, place: &mut Place) -> Result<(), Fault> {
@@ -240,7 +294,7 @@ impl<E: Env> Engine<'_, E> {
         self.note(place.waiter, WaiterWord::WakesAt, at)?;
         let offset = guard.get(StateMap::CLOCK_OFFSET)?;
         place.wakes_at = if at == NEVER { NEVER } else { time.reached(at.wrapping_sub(offset)) };
-        place.seen = self.block.env.load32(self.waiters.doorbell(place.waiter)?, Acquire);
+        place.seen = self.block.env.load32(self.doorbell(place.waiter)?, Acquire);
         Ok(())
     }
 
@@ -309,7 +363,7 @@ impl<E: Env> Engine<'_, E> {
         mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let env = self.block.env;
-        let doorbell = self.waiters.doorbell(place.waiter)?;
+        let doorbell = self.doorbell(place.waiter)?;
         let until = deadline.min(place.wakes_at);
         // Either we see that the set was removed, or whoever removes it sees us and rings.
         env.fence(SeqCst);

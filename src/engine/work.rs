@@ -107,7 +107,7 @@ impl<E: Env> Engine<'_, E> {
         self.append(&mut change, List::Ready, item)?;
         self.count_work(&mut change, WorkWord::Pushed, 1)?;
         change.commit();
-        self.block.ring();
+        guard.ring();
         Ok(Pushed::Pushed)
     }
 
@@ -134,7 +134,7 @@ impl<E: Env> Engine<'_, E> {
         };
         let mut change = guard.begin();
         self.remove_first(&mut change, list, item)?;
-        self.add(&mut change, self.table.map.item(item, ItemWord::Attempts), 1)?;
+        change.add(self.table.map.item(item, ItemWord::Attempts), 1)?;
         self.lease(&mut change, item, LEASED)?;
         self.count_work(&mut change, WorkWord::Leased, 1)?;
         self.count_work(&mut change, WorkWord::Taken, 1)?;
@@ -219,7 +219,7 @@ impl<E: Env> Engine<'_, E> {
             return Ok(false);
         }
         self.end_item(guard, lease.item, verdict, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(true)
     }
 
@@ -278,11 +278,7 @@ impl<E: Env> Engine<'_, E> {
             }
             Verdict::Abandoned | Verdict::Orphaned | Verdict::GivenBack => {
                 if verdict == Verdict::GivenBack {
-                    self.add(
-                        &mut change,
-                        self.table.map.item(item, ItemWord::Attempts),
-                        1u64.wrapping_neg(),
-                    )?;
+                    change.add(self.table.map.item(item, ItemWord::Attempts), 1u64.wrapping_neg())?;
                 }
                 // It came before all that wait.
                 self.set_item(&mut change, item, ItemWord::State, READY)?;
@@ -299,8 +295,8 @@ impl<E: Env> Engine<'_, E> {
 
     /// A hand-out that ended with a 429 was no attempt.
     fn count_rate_limit(&self, change: &mut Transaction<'_, '_, E>, item: usize) -> Result<(), Fault> {
-        self.add(change, self.table.map.item(item, ItemWord::Attempts), 1u64.wrapping_neg())?;
-        self.add(change, self.table.map.item(item, ItemWord::RateLimits), 1)
+        change.add(self.table.map.item(item, ItemWord::Attempts), 1u64.wrapping_neg())?;
+        change.add(self.table.map.item(item, ItemWord::RateLimits), 1).map(drop)
     }
 
     fn bury(&self, change: &mut Transaction<'_, '_, E>, item: usize, reason: Reason) -> Result<(), Fault> {
@@ -337,7 +333,7 @@ impl<E: Env> Engine<'_, E> {
         }
         change.commit();
         self.serve(guard, given, now)?;
-        self.block.ring();
+        guard.ring();
         Ok(is_held.then_some(paused))
     }
 
@@ -348,7 +344,7 @@ impl<E: Env> Engine<'_, E> {
             let mut change = guard.begin();
             self.park_in(&mut change, lease.item)?;
             change.commit();
-            self.block.ring();
+            guard.ring();
         }
         Ok(is_held)
     }
@@ -370,7 +366,7 @@ impl<E: Env> Engine<'_, E> {
         let mut change = guard.begin();
         change.set(self.table.map.work(WorkWord::Closed), 1)?;
         change.commit();
-        self.block.ring();
+        guard.ring();
         Ok(())
     }
 

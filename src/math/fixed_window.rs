@@ -10,7 +10,7 @@
 //! Each new window pays for one capacity of what was used: all of it, unless there is debt.
 //! Up to twice the capacity passes within one window's length, around an edge.
 
-use super::parts::{Changes, Method, Rule, State, Verdict, Word, carried_over, left, low};
+use super::parts::{Changes, Method, Rule, State, Verdict, Word, carried_over, divide, left, low};
 
 pub(crate) struct FixedWindow;
 
@@ -21,6 +21,7 @@ struct Counter {
 }
 
 impl Counter {
+    #[inline]
     fn read(rule: &Rule, state: &impl State, now: u64) -> Self {
         let counted_in = state.word(Word::At);
         let window = window_of(rule, now).max(counted_in);
@@ -28,13 +29,14 @@ impl Counter {
         Self { used: u128::from(state.word(Word::Level)).saturating_sub(paid), window }
     }
 
+    #[inline]
     fn changes(&self) -> Changes {
         Changes::NONE.set(Word::Level, low(self.used)).set(Word::At, self.window)
     }
 }
 
 fn window_of(rule: &Rule, now: u64) -> u64 {
-    low((u128::from(now) + u128::from(rule.wall_offset)) / u128::from(rule.window))
+    low(divide(u128::from(now) + u128::from(rule.wall_offset), rule.window).0)
 }
 
 /// Set time at which a window begins.
@@ -50,6 +52,7 @@ impl Method for FixedWindow {
         Counter { used: 0, window: window_of(rule, now) }.changes()
     }
 
+    #[inline]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
         let mut counter = Counter::read(rule, state, now);
         counter.used += u128::from(amount);

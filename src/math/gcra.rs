@@ -10,7 +10,7 @@
 //! The interval between units is a fraction, window/capacity nanoseconds, and never rounded: all sums here are in
 //! units of 1/capacity nanoseconds, in which a unit takes `window` and a nanosecond is `capacity`.
 
-use super::parts::{Changes, Method, Rule, State, Verdict, Word, left, low, signed};
+use super::parts::{Changes, Method, Rule, State, Verdict, Word, divide, left, low, signed};
 
 pub(crate) struct Gcra;
 
@@ -21,6 +21,7 @@ struct Arrival {
 }
 
 impl Arrival {
+    #[inline]
     fn read(rule: &Rule, state: &impl State, now: u64) -> Self {
         let at = state.word(Word::At).max(now);
         let part = state.word(Word::Remainder).min(rule.capacity - 1);
@@ -31,16 +32,18 @@ impl Arrival {
         Self { ahead, at }
     }
 
+    #[inline]
     fn changes(&self, rule: &Rule) -> Changes {
-        let capacity = u128::from(rule.capacity);
+        let (nanos, part) = divide(self.ahead, rule.capacity);
         Changes::NONE
-            .set(Word::Level, self.at.saturating_add(low(self.ahead / capacity)))
+            .set(Word::Level, self.at.saturating_add(low(nanos)))
             .set(Word::At, self.at)
-            .set(Word::Remainder, low(self.ahead % capacity))
+            .set(Word::Remainder, part)
     }
 }
 
 /// Time that so many units take.
+#[inline]
 fn time_of(rule: &Rule, units: u64) -> u128 {
     u128::from(units) * u128::from(rule.window)
 }
@@ -53,6 +56,7 @@ impl Method for Gcra {
         Arrival { ahead: 0, at: now }.changes(rule)
     }
 
+    #[inline]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
         let mut arrival = Arrival::read(rule, state, now);
         arrival.ahead += time_of(rule, amount);

@@ -111,6 +111,7 @@ macro_rules! algorithms {
             }
 
             /// Asks for units. Nothing is asked of the limit with an amount of 0.
+            #[inline]
             pub(crate) fn acquire(&self, state: &impl State, now: u64, amount: u64) -> Verdict {
                 match self.algorithm { $(Algorithm::$name => acquire::<$method>(self, state, now, amount)),+ }
             }
@@ -166,6 +167,7 @@ algorithms! {
 }
 
 /// [`Rule::acquire`] by a method.
+#[inline]
 fn acquire<M: Method>(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
     match amount {
         0 => Verdict::Admit(Changes::NONE),

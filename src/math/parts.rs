@@ -13,42 +13,63 @@ pub(crate) enum Word {
 }
 
 /// The words of one limit, to be read. They are somebody else's bytes: any value is possible in any of them.
-pub(crate) trait State {
+pub(crate) trait State: Copy {
     fn word(&self, word: Word) -> u64;
 }
 
-impl<F: Fn(Word) -> u64> State for F {
+impl<F: Fn(Word) -> u64 + Copy> State for F {
     fn word(&self, word: Word) -> u64 {
         self(word)
     }
 }
 
-/// Most words that one operation changes; an acquire or a refund changes at most three.
-pub(crate) const MOST_CHANGES: usize = 6;
+/// Most cells that one operation changes.
+const MOST_CELLS: usize = 3;
 
-/// Words to write, at most [`MOST_CHANGES`].
+/// Words to write: any of the three, and at most [`MOST_CELLS`] cells. An acquire or a refund changes three at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
-    list: [(Word, u64); MOST_CHANGES],
-    length: usize,
+    // Apart, not in a list: so they stay in registers, where most of what is admitted is decided.
+    pub(crate) level: Option<u64>,
+    pub(crate) at: Option<u64>,
+    pub(crate) remainder: Option<u64>,
+    cells: [(u32, u64); MOST_CELLS],
+    cell_count: usize,
 }
 
 impl Changes {
-    pub(crate) const NONE: Self = Self { list: [(Word::Level, 0); MOST_CHANGES], length: 0 };
+    pub(crate) const NONE: Self =
+        Self { level: None, at: None, remainder: None, cells: [(0, 0); MOST_CELLS], cell_count: 0 };
 
     /// One more word.
+    #[inline(always)]
     pub(crate) fn set(mut self, word: Word, value: u64) -> Self {
-        let free = self.list.get_mut(self.length);
-        debug_assert!(free.is_some(), "an operation changes more than {MOST_CHANGES} words");
-        if let Some(free) = free {
-            *free = (word, value);
-            self.length += 1;
+        match word {
+            Word::Level => self.level = Some(value),
+            Word::At => self.at = Some(value),
+            Word::Remainder => self.remainder = Some(value),
+            Word::Cell(cell) => {
+                let free = self.cells.get_mut(self.cell_count);
+                debug_assert!(free.is_some(), "an operation changes more than {MOST_CELLS} cells");
+                if let Some(free) = free {
+                    *free = (cell, value);
+                    self.cell_count += 1;
+                }
+            }
         }
         self
     }
 
+    /// The cells among them.
+    #[inline]
+    pub(crate) fn cells(&self) -> impl Iterator<Item = (Word, u64)> + '_ {
+        self.cells.iter().take(self.cell_count).map(|(cell, value)| (Word::Cell(*cell), *value))
+    }
+
+    /// All of them.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Word, u64)> + '_ {
-        self.list.iter().take(self.length).copied()
+        let words = [(Word::Level, self.level), (Word::At, self.at), (Word::Remainder, self.remainder)];
+        words.into_iter().filter_map(|(word, value)| Some((word, value?))).chain(self.cells())
     }
 }
 
@@ -77,6 +98,7 @@ pub(crate) struct Rule {
 
 impl Rule {
     /// `capacity` units per window; as many at once, ten sub-windows, windows from the start of set time.
+    #[inline]
     pub(crate) fn new(algorithm: Algorithm, capacity: u64, window_nanos: u64) -> Self {
         let capacity = capacity.clamp(1, MAX_CAPACITY);
         let window = window_nanos.clamp(1, MAX_WINDOW_NANOS);
@@ -91,18 +113,21 @@ impl Rule {
     }
 
     /// Most units at once, where the algorithm tells them from the capacity.
+    #[inline]
     pub(crate) fn with_burst(mut self, burst: u64) -> Self {
         self.burst = burst.clamp(1, MAX_CAPACITY);
         self
     }
 
     /// Sub-windows of a sliding window.
+    #[inline]
     pub(crate) fn with_resolution(mut self, resolution: u32) -> Self {
         self.resolution = resolution.clamp(1, MAX_RESOLUTION);
         self
     }
 
     /// Unix time minus set time, in nanoseconds: fixed windows are aligned by it.
+    #[inline]
     pub(crate) fn with_wall_offset(mut self, wall_offset: u64) -> Self {
         self.wall_offset = wall_offset;
         self
@@ -132,14 +157,12 @@ impl Rule {
 
     /// Units that flow in `elapsed` at the rate of the limit, and the part of a unit left over, in units of
     /// 1/window. Carried from call to call, the sum of all parts is exact, whatever the steps.
+    #[inline]
     pub(super) fn flow(&self, elapsed: u64, remainder: u64) -> (u128, u64) {
-        let window = u128::from(self.window);
-        let flown = u128::from(elapsed) * u128::from(self.capacity) + u128::from(self.part(remainder));
-        // Nearly always both fit 64 bits, and dividing those is several times faster.
-        match u64::try_from(flown) {
-            Ok(flown) => (u128::from(flown / self.window), flown % self.window),
-            Err(_) => (flown / window, low(flown % window)),
-        }
+        divide(
+            u128::from(elapsed) * u128::from(self.capacity) + u128::from(self.part(remainder)),
+            self.window,
+        )
     }
 
     /// Nanoseconds until `units` more have flown, when `remainder` has already.
@@ -150,12 +173,24 @@ impl Rule {
     }
 
     /// A stored remainder as far as it can be one.
+    #[inline]
     fn part(&self, remainder: u64) -> u64 {
         remainder.min(self.window - 1)
     }
 }
 
+/// Quotient and remainder. The divisor is not 0.
+#[inline]
+pub(super) fn divide(number: u128, by: u64) -> (u128, u64) {
+    // Nearly always the number fits 64 bits, and dividing those is several times faster.
+    match u64::try_from(number) {
+        Ok(number) => (u128::from(number / by), number % by),
+        Err(_) => (number / u128::from(by), low(number % u128::from(by))),
+    }
+}
+
 /// The number if it fits 64 bits, else the largest that does.
+#[inline]
 pub(super) fn low(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -144,6 +144,19 @@ fn counts(rule: &Rule, latest: u64, own: u64) -> bool {
     latest.saturating_add(rule.window) > own
 }
 
+#[inline(never)]
+fn admit(rule: Rule, state: impl State, now: u64, amount: u64) -> Verdict {
+    let window = Window::read(&rule, &state, now);
+    if amount <= window.room(&rule) {
+        let changes = Changes::NONE.set(Word::At, window.at);
+        return Verdict::Admit(window.put(&rule, &state, amount, changes));
+    }
+    let allowed = u128::from(rule.capacity.saturating_sub(amount));
+    // In debt, its clock shows what it will when that is paid: no earlier instant can come of it.
+    let falls_at = window.falls_to(&rule, &state, allowed);
+    Verdict::Later { at: instant(i128::from(falls_at) + i128::from(window.behind)) }
+}
+
 impl Method for SlidingWindow {
     const REFUNDS: bool = false;
     const HAS_BURST: bool = false;
@@ -169,16 +182,10 @@ impl Method for SlidingWindow {
             .set(PAID_AT, 0)
     }
 
+    #[inline(always)]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
-        let window = Window::read(rule, state, now);
-        if amount <= window.room(rule) {
-            let changes = Changes::NONE.set(Word::At, window.at);
-            return Verdict::Admit(window.put(rule, state, amount, changes));
-        }
-        let allowed = u128::from(rule.capacity.saturating_sub(amount));
-        // In debt, its clock shows what it will when that is paid: no earlier instant can come of it.
-        let falls_at = window.falls_to(rule, state, allowed);
-        Verdict::Later { at: instant(i128::from(falls_at) + i128::from(window.behind)) }
+        // In copies of its own, so that the short algorithms beside this one can have theirs in registers.
+        admit(*rule, *state, now, amount)
     }
 
     fn charge(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Changes {

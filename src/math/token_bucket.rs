@@ -21,6 +21,7 @@ struct Bucket {
 }
 
 impl Bucket {
+    #[inline]
     fn read(rule: &Rule, state: &impl State, now: u64) -> Self {
         let at = state.word(Word::At);
         let (flown, remainder) = rule.flow(now.saturating_sub(at), state.word(Word::Remainder));
@@ -28,6 +29,7 @@ impl Bucket {
         Self { tokens: signed(tokens), at: at.max(now), remainder }.clamped(rule)
     }
 
+    #[inline]
     fn clamped(mut self, rule: &Rule) -> Self {
         if self.tokens >= rule.burst.cast_signed() {
             (self.tokens, self.remainder) = (rule.burst.cast_signed(), 0);
@@ -35,6 +37,7 @@ impl Bucket {
         self
     }
 
+    #[inline]
     fn changes(&self) -> Changes {
         Changes::NONE
             .set(Word::Level, self.tokens.cast_unsigned())
@@ -51,6 +54,7 @@ impl Method for TokenBucket {
         Bucket { tokens: rule.burst.cast_signed(), at: now, remainder: 0 }.changes()
     }
 
+    #[inline]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
         let mut bucket = Bucket::read(rule, state, now);
         let missing = i128::from(amount) - i128::from(bucket.tokens);

@@ -48,7 +48,7 @@ impl Held {
     }
 
     fn read(&self, part: Part, bytes: usize) -> Result<Vec<u8>, QueueError> {
-        let engine = self.set.engine()?;
+        let engine = self.set.engine();
         let read = engine.read_bytes(self.lease.item, part, bytes);
         Ok(read.map_err(|fault| self.set.trouble(fault))?)
     }
@@ -229,7 +229,7 @@ impl WorkItem {
         self.held.check()?;
         let queue = WorkQueue { set: self.held.set.clone() };
         queue.check_length(what, result, queue.header().result_bytes)?;
-        let written = self.held.set.engine()?.write_bytes(self.held.lease.item, Part::Result, result);
+        let written = self.held.set.engine().write_bytes(self.held.lease.item, Part::Result, result);
         Ok(written.map_err(|fault| self.held.set.trouble(fault))?)
     }
 

@@ -13,8 +13,9 @@ pub use self::stats::QueueStats;
 use crate::answer::{Trouble, Unavailable};
 use crate::core::{Fault, Guard, NEVER};
 use crate::engine::{Engine, Finishes, Lease, Pushed, Taken};
+use crate::enter::attach_trouble;
 use crate::events;
-use crate::set::{LimitSet, attach_trouble};
+use crate::set::LimitSet;
 use crate::sys::clock;
 use crate::sys::machine::Machine;
 use crate::wait::LAST_LOCK;
@@ -298,7 +299,7 @@ impl WorkQueue {
             Patience::Not | Patience::Forever => NEVER,
         };
         // The dead may have what is missing, or what nobody misses because there is always something else to do.
-        if set.is_time_to_sweep(&set.engine()?) {
+        if set.is_time_to_sweep(set.engine()) {
             match set.sweep_within(clock::nanos(LAST_LOCK)) {
                 Ok(_) | Err(Trouble::Unavailable(Unavailable::Busy { .. })) => {}
                 Err(trouble) => return Err(trouble.into()),
@@ -306,7 +307,7 @@ impl WorkQueue {
         }
         loop {
             // Before the look: what changes after it changes the doorbell.
-            let seen = set.engine()?.work_bell();
+            let seen = set.engine().work_bell();
             let left = deadline.saturating_sub(clock::monotonic()).max(clock::nanos(LAST_LOCK));
             let looked = set.locked_within(left.min(set.segment().patience()), &mut look)?;
             let look_at = match looked {
@@ -322,7 +323,7 @@ impl WorkQueue {
             let me = set.segment().participant().map_err(attach_trouble)?;
             let view = set.segment().view();
             let until = deadline.min(look_at);
-            let engine = set.engine()?;
+            let engine = set.engine();
             let slept = engine.sleep_for_work(me, seen, until, set.vigil(), &set.clock(), |swept| {
                 events::swept(set, &swept);
                 view.look_at_name()

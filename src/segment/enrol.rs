@@ -40,6 +40,7 @@ const FEW_SLOTS: u32 = 64;
 pub(crate) struct Enrolment {
     /// How long to wait for somebody who is alive.
     patience: Duration,
+    patience_nanos: u64,
     /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
     turn: ForkLock,
     /// The epoch the other fields belong to: in a forked child they are the parent's.
@@ -52,6 +53,7 @@ impl Enrolment {
     pub(crate) fn new(patience: Duration) -> Self {
         Self {
             patience,
+            patience_nanos: clock::nanos(patience),
             turn: ForkLock::new(),
             epoch: AtomicU64::new(0),
             slot: AtomicU32::new(0),
@@ -59,6 +61,7 @@ impl Enrolment {
         }
     }
 
+    #[inline]
     fn current(&self) -> Option<Participant> {
         (self.epoch.load(Acquire) == fork::epoch())
             .then(|| Participant { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) })
@@ -129,8 +132,9 @@ impl Inner {
         self.view.remove(self.enrolment.patience)
     }
 
+    #[inline]
     pub(crate) fn patience(&self) -> u64 {
-        clock::nanos(self.enrolment.patience)
+        self.enrolment.patience_nanos
     }
 
     /// When an operation on the segment as a whole gives up.
@@ -256,7 +260,7 @@ impl View {
         for (region, holdings) in self.semaphores() {
             let Some(block) = self.try_block(&region) else { continue };
             if alone {
-                holdings.sweep(block, me, deadline)?;
+                holdings.sweep(&block, me, deadline)?;
             }
             let mut guard = block.lock(me, deadline)?.guard();
             holdings.adopt(&mut guard)?;

@@ -7,6 +7,7 @@
 //! adopt      a file of somebody else becomes a segment
 //! attach     from a name to a checked mapping
 //! view       regions of a checked mapping, as the protocol wants them
+//! bound      those regions, kept beside the mapping
 //! enrol      becoming a participant; again after a fork
 //! remove     so that everybody notices
 //! observer   looking without taking part
@@ -15,6 +16,7 @@
 #[cfg(feature = "shared_memory")]
 mod adopt;
 mod attach;
+mod bound;
 mod create;
 mod enrol;
 mod name;
@@ -43,6 +45,7 @@ use crate::sys::machine::Machine;
 
 #[cfg(feature = "shared_memory")]
 pub(crate) use self::adopt::Adopted;
+pub(crate) use self::bound::{BoundBlock, BoundEngine};
 pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;
@@ -136,13 +139,13 @@ impl Segment {
     /// The mutex with this label.
     pub fn mutex(&self, label: &str) -> Result<SharedMutex, SyncError> {
         let region = self.inner.view.region(label, RegionKind::Mutex, "mutex")?;
-        Ok(SharedMutex::new(self.clone(), region))
+        Ok(SharedMutex::new(BoundBlock::new(self.clone(), region)?))
     }
 
     /// The semaphore with this label.
     pub fn semaphore(&self, label: &str) -> Result<SharedSemaphore, SyncError> {
         let region = self.inner.view.region(label, RegionKind::Semaphore, "semaphore")?;
-        Ok(SharedSemaphore::new(self.clone(), region))
+        Ok(SharedSemaphore::new(BoundBlock::new(self.clone(), region)?))
     }
 
     /// The plain words with this label, for the program's own atomics: no lock, no journal.
@@ -164,6 +167,7 @@ impl Segment {
     }
 
     /// This process's name in the segment; enrols if that has not happened since the last fork.
+    #[inline]
     pub fn participant(&self) -> Result<Participant, AttachError> {
         self.inner.me()
     }
@@ -176,6 +180,7 @@ impl Segment {
     }
 
     /// How long an operation without a time of its own waits for a lock, in nanoseconds.
+    #[inline]
     pub(crate) fn patience(&self) -> u64 {
         self.inner.patience()
     }

@@ -6,7 +6,7 @@
 use std::mem::offset_of;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::attach::Source;
 use crate::core::{Block, Fault, Holdings, Slots};
@@ -75,22 +75,29 @@ impl View {
     fn waiters(&self) -> Waiters<'_, Machine> {
         let (header, region) = (&self.checked.header, &self.checked.waiters);
         let stride = usize::try_from(waiters::stride(header.limits)).unwrap_or(0);
-        let bytes = stride * header.waiters as usize;
-        let doorbell = offset_of!(SlotIdentity, doorbell);
-        let slots = header.slots as usize * size_of::<SlotIdentity>() - doorbell;
         Waiters {
             count: header.waiters as usize,
-            doorbells: self.map.words32(region.offset, bytes / 4),
             doorbell_stride: stride / 4,
-            words: self.map.words64(region.offset, bytes / 8),
+            words: self.map.words64(region.offset, stride * header.waiters as usize / 8),
             stride: stride / 8,
-            shared_doorbells: self.map.words32(self.checked.slots.offset + doorbell as u64, slots / 4),
             shared_stride: size_of::<SlotIdentity>() / 4,
         }
     }
 
+    /// The doorbells of waiters, and of participants.
+    fn bells(&self) -> [&[AtomicU32]; 2] {
+        let (header, region) = (&self.checked.header, &self.checked.waiters);
+        let waiters = waiters::stride(header.limits) * u64::from(header.waiters);
+        let doorbell = offset_of!(SlotIdentity, doorbell);
+        let slots = header.slots as usize * size_of::<SlotIdentity>() - doorbell;
+        [
+            self.map.words32(region.offset, usize::try_from(waiters / 4).unwrap_or(0)),
+            self.map.words32(self.checked.slots.offset + doorbell as u64, slots / 4),
+        ]
+    }
+
     pub(crate) fn state(&self) -> Result<Block<'_, Machine>, AttachError> {
-        self.block(&self.checked.state)
+        Ok(Block { bells: self.bells(), ..self.block(&self.checked.state)? })
     }
 
     /// The block in a region.
@@ -121,6 +128,7 @@ impl View {
             deposed: word(offset_of!(BlockHead, deposed))?,
             journal: self.map.words64(region.offset + HEAD_BYTES, entries * 2),
             words: self.map.words64(region.offset + journal_end, region.words as usize),
+            bells: [&[]; 2],
         };
         let is_whole = block.journal.len() == entries * 2 && block.words.len() == region.words as usize;
         is_whole.then_some(block)

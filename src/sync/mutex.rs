@@ -3,10 +3,9 @@
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use crate::core::{self, AT_ONCE, Block, NEVER};
+use crate::core::{self, AT_ONCE, NEVER};
 use crate::error::SyncError;
-use crate::layout::header::RegionEntry;
-use crate::segment::{LockStatistics, Segment};
+use crate::segment::{BoundBlock, LockStatistics};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
@@ -31,8 +30,7 @@ use crate::sys::{clock, fork};
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedMutex {
-    segment: Segment,
-    region: RegionEntry,
+    bound: BoundBlock,
 }
 
 /// What locking found. Both arms hold the lock, and in both the guarded words are whole: what a dead holder
@@ -56,8 +54,8 @@ impl<'a> LockedMutex<'a> {
 }
 
 impl SharedMutex {
-    pub(crate) fn new(segment: Segment, region: RegionEntry) -> Self {
-        Self { segment, region }
+    pub(crate) fn new(bound: BoundBlock) -> Self {
+        Self { bound }
     }
 
     /// Takes the lock, however long that takes.
@@ -77,23 +75,22 @@ impl SharedMutex {
 
     /// The guarded words as they were at one instant, without waiting for the lock.
     pub fn snapshot(&self) -> Result<Vec<u64>, SyncError> {
-        self.segment.participant()?;
-        self.segment.view().snapshot(&self.region)
+        self.bound.segment().participant()?;
+        self.bound.segment().view().snapshot(self.bound.region())
     }
 
     /// What its lock has seen of deaths.
     pub fn statistics(&self) -> Result<LockStatistics, SyncError> {
-        self.segment.view().statistics(&self.region)
-    }
-
-    fn block(&self) -> Result<Block<'_, Machine>, SyncError> {
-        Ok(self.segment.view().block(&self.region)?)
+        self.bound.segment().view().statistics(self.bound.region())
     }
 
     fn lock_until(&self, deadline: u64) -> Result<LockedMutex<'_>, SyncError> {
-        let me = self.segment.participant()?;
-        let locked =
-            self.block()?.lock(me, deadline).map_err(|fault| self.segment.view().sync_error(fault))?;
+        let me = self.bound.segment().participant()?;
+        let locked = self
+            .bound
+            .block()
+            .lock(me, deadline)
+            .map_err(|fault| self.bound.segment().view().sync_error(fault))?;
         let guard =
             |inner| SharedMutexGuard { mutex: self, inner: ManuallyDrop::new(inner), epoch: fork::epoch() };
         Ok(match locked {
@@ -153,7 +150,7 @@ impl SharedMutexGuard<'_> {
     }
 
     fn error(&self, fault: core::Fault) -> SyncError {
-        self.mutex.segment.view().sync_error(fault)
+        self.mutex.bound.segment().view().sync_error(fault)
     }
 }
 
@@ -184,7 +181,7 @@ impl<'g, 'a> MutexUpdate<'g, 'a> {
     /// Value of a word, with the changes made so far.
     pub fn get(&self, index: usize) -> Result<u64, SyncError> {
         let inner = self.inner.as_ref().ok_or(SyncError::Forked)?;
-        inner.get(index).map_err(|fault| self.mutex.segment.view().sync_error(fault))
+        inner.get(index).map_err(|fault| self.mutex.bound.segment().view().sync_error(fault))
     }
 
     /// Changes a word.
@@ -193,7 +190,7 @@ impl<'g, 'a> MutexUpdate<'g, 'a> {
             return Err(SyncError::Forked);
         }
         let inner = self.inner.as_mut().ok_or(SyncError::Forked)?;
-        inner.set(index, value).map_err(|fault| self.mutex.segment.view().sync_error(fault))
+        inner.set(index, value).map_err(|fault| self.mutex.bound.segment().view().sync_error(fault))
     }
 
     fn commit(mut self) -> Result<(), SyncError> {

@@ -5,8 +5,7 @@ use std::time::Duration;
 use crate::background::{self, DROP_PATIENCE};
 use crate::core::{NEVER, Semaphore, Take};
 use crate::error::SyncError;
-use crate::layout::header::RegionEntry;
-use crate::segment::{LockStatistics, Segment, SemaphoreState};
+use crate::segment::{BoundBlock, LockStatistics, SemaphoreState};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
@@ -28,13 +27,12 @@ use crate::sys::{clock, fork};
 /// ```
 #[derive(Clone, Debug)]
 pub struct SharedSemaphore {
-    segment: Segment,
-    region: RegionEntry,
+    bound: BoundBlock,
 }
 
 impl SharedSemaphore {
-    pub(crate) fn new(segment: Segment, region: RegionEntry) -> Self {
-        Self { segment, region }
+    pub(crate) fn new(bound: BoundBlock) -> Self {
+        Self { bound }
     }
 
     /// Takes permits, however long that takes.
@@ -52,11 +50,11 @@ impl SharedSemaphore {
     /// [`patience`](crate::SegmentOptions::patience), then it answers [`SyncError::Busy`].
     pub fn try_acquire(&self, permits: u64) -> Result<Permit, SyncError> {
         let me = self.check(permits)?;
-        let fault = |fault| self.segment.view().sync_error(fault);
-        let semaphore = self.semaphore()?;
-        let deadline = self.segment.deadline();
+        let fault = |fault| self.bound.segment().view().sync_error(fault);
+        let semaphore = self.semaphore();
+        let deadline = self.bound.segment().deadline();
         let mut answer = semaphore.try_take(me, permits, deadline).map_err(fault)?;
-        let interval = self.segment.view().machine.doorbell_slice;
+        let interval = self.bound.segment().view().machine.doorbell_slice;
         if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_due(interval) {
             // Before refusing for want of permits, make sure that the dead hold none of them.
             if semaphore.sweep(me, deadline).map_err(fault)? > 0 {
@@ -74,40 +72,41 @@ impl SharedSemaphore {
 
     /// Capacity, permits taken and their holders at one instant.
     pub fn state(&self) -> Result<SemaphoreState, SyncError> {
-        self.segment.participant()?;
-        self.segment.view().semaphore_state(&self.region)
+        self.bound.segment().participant()?;
+        self.bound.segment().view().semaphore_state(self.bound.region())
     }
 
     /// Returns at once what the dead still hold, instead of waiting until somebody misses it; gives the number
     /// of permits.
     pub fn reap(&self) -> Result<u64, SyncError> {
-        let me = self.segment.participant()?;
-        self.semaphore()?
-            .sweep(me, self.segment.deadline())
-            .map_err(|fault| self.segment.view().sync_error(fault))
+        let me = self.bound.segment().participant()?;
+        self.semaphore()
+            .sweep(me, self.bound.segment().deadline())
+            .map_err(|fault| self.bound.segment().view().sync_error(fault))
     }
 
     /// What its lock has seen of deaths.
     pub fn statistics(&self) -> Result<LockStatistics, SyncError> {
-        self.segment.view().statistics(&self.region)
+        self.bound.segment().view().statistics(self.bound.region())
     }
 
-    fn semaphore(&self) -> Result<Semaphore<'_, Machine>, SyncError> {
-        Ok(Semaphore(self.segment.view().block(&self.region)?))
+    #[inline]
+    fn semaphore(&self) -> Semaphore<'_, Machine> {
+        Semaphore(self.bound.block())
     }
 
     fn check(&self, permits: u64) -> Result<crate::core::Participant, SyncError> {
         if permits == 0 {
             return Err(SyncError::Nothing);
         }
-        Ok(self.segment.participant()?)
+        Ok(self.bound.segment().participant()?)
     }
 
     fn acquire_until(&self, permits: u64, deadline: u64) -> Result<Permit, SyncError> {
         let me = self.check(permits)?;
-        let view = self.segment.view();
+        let view = self.bound.segment().view();
         let interval = view.machine.doorbell_slice;
-        let answer = self.semaphore()?.take(me, permits, deadline, interval, || view.look_at_name());
+        let answer = self.semaphore().take(me, permits, deadline, interval, || view.look_at_name());
         let answer = answer.map_err(|fault| view.sync_error(fault))?;
         self.answer(answer, permits, |wanted, available| SyncError::TimedOut { wanted, available })
     }
@@ -126,9 +125,9 @@ impl SharedSemaphore {
     }
 
     fn give(&self, permits: u64, deadline: u64) -> Result<(), SyncError> {
-        let me = self.segment.participant()?;
-        let given = self.semaphore()?.give(me, permits, deadline);
-        given.map(drop).map_err(|fault| self.segment.view().sync_error(fault))
+        let me = self.bound.segment().participant()?;
+        let given = self.semaphore().give(me, permits, deadline);
+        given.map(drop).map_err(|fault| self.bound.segment().view().sync_error(fault))
     }
 }
 
@@ -155,7 +154,7 @@ impl Permit {
         if self.epoch != fork::epoch() {
             return Err(SyncError::Forked);
         }
-        let deadline = self.semaphore.segment.deadline();
+        let deadline = self.semaphore.bound.segment().deadline();
         self.give_back(deadline)
     }
 

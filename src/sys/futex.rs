@@ -112,6 +112,30 @@ pub(crate) enum Ended {
     Woken,
 }
 
+/// Sets the second word to 0 and compares what it was with 0: wakes one sleeper on it if that was less, as a signed number,
+/// that is, if its highest bit was set.
+const CLEAR_AND_WAKE_IF_NEGATIVE: i32 = (libc::FUTEX_OP_SET << 28) | (libc::FUTEX_OP_CMP_LT << 24);
+
+/// Sets `lock` to 0, wakes one sleeper on it if its highest bit was set, and all sleepers on `doorbell`: one call of the
+/// kernel, which a kill cannot split. False, and nothing was done, if the kernel refuses.
+pub(crate) fn clear_and_wake(lock: &AtomicU32, doorbell: &AtomicU32) -> bool {
+    // SAFETY: both are live, aligned 32-bit words for the whole call. The kernel uses the address of the first, and changes
+    // the second atomically, as everybody else does.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            doorbell.as_ptr(),
+            libc::FUTEX_WAKE_OP,
+            i32::MAX,
+            // In the place of a timeout: how many sleepers on the second word.
+            1usize,
+            lock.as_ptr(),
+            CLEAR_AND_WAKE_IF_NEGATIVE,
+        )
+    };
+    result >= 0
+}
+
 /// Wakes at most `count` sleepers on `word`.
 pub(crate) fn wake(word: &AtomicU32, count: i32) {
     // SAFETY: waking only uses the address of `word`, which is live; nothing is read or written through it.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::liveness::Descriptors;
 use super::{clock, futex};
+use crate::core::owner::WAITERS;
 use crate::core::{Env, Waited, Waiting};
 
 /// Real memory, real futexes, real deaths.
@@ -92,6 +93,18 @@ impl Env for Machine {
     #[cold]
     fn wake_all(&self, word: &AtomicU32) {
         futex::wake(word, i32::MAX);
+    }
+
+    #[cold]
+    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
+        if !futex::clear_and_wake(lock, doorbell) {
+            // A kernel without that call. Who sleeps on the doorbell would wait for a slice if we died between the two.
+            let seen = lock.swap(0, Ordering::Release);
+            futex::wake(doorbell, i32::MAX);
+            if seen & WAITERS != 0 {
+                futex::wake(lock, 1);
+            }
+        }
     }
 
     #[cold]

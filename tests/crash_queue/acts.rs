@@ -254,7 +254,6 @@ impl Act {
 }
 
 /// What a victim has before it acts.
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub(crate) enum Has {
     Nothing,
     Held(Acquisition),

@@ -69,9 +69,9 @@ pub(crate) struct Bells {
 
 impl Bells {
     pub(crate) fn of(set: &LimitSet) -> Self {
-        let waiters = set.parts().unwrap().waiters;
-        let entries = (1..=waiters.count).map(|waiter| waiters.doorbell(waiter).unwrap().load(Relaxed));
-        let slots = (1..=SLOTS).map(|slot| waiters.shared_doorbell(slot).unwrap().load(Relaxed));
+        let parts = set.parts().unwrap();
+        let entries = (1..=parts.waiters.count).map(|waiter| parts.doorbell(waiter).unwrap().load(Relaxed));
+        let slots = (1..=SLOTS).map(|slot| parts.shared_doorbell(slot).unwrap().load(Relaxed));
         Self { entries: entries.collect(), slots: slots.collect() }
     }
 }

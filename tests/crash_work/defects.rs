@@ -88,7 +88,7 @@ pub(crate) fn mutated_role(arguments: &[String]) {
         let admitted = parts.admitted(&guard, None).unwrap();
         (lease, Report { admitted: Some(admitted), retry_after: 0 })
     };
-    let charges: Vec<_> = Charge::of(&wants, u64::MAX, parts.table).collect();
+    let charges: Vec<_> = Charge::of(&wants, u64::MAX, parts.table, u64::MAX).collect();
     let mutant = Mutant::new(parts.block, &[], defect(&arguments[3]));
     let engine = Engine::new(mutant.block(), parts.waiters.with_env(), parts.table);
     let engine = engine.with_items(parts.items.with_env());

@@ -26,7 +26,7 @@ pub fn hold(set: &LimitSet, wants: &Wants) -> Vec<Charge> {
     let now = parts.now(&guard, 0).unwrap();
     let entered = parts.enter(&mut guard, wants, u64::MAX, None, &Clock::Manual, now).unwrap();
     assert!(matches!(entered, Entered::Granted { .. }), "{entered:?}");
-    Charge::of(wants, u64::MAX, parts.table).collect()
+    Charge::of(wants, u64::MAX, parts.table, u64::MAX).collect()
 }
 
 /// Joins the queue as `acquire` does; none if there is no room.
@@ -67,7 +67,7 @@ pub fn finish(set: &LimitSet, charges: &[Charge], cancel: bool) {
 /// What a sleeper does: looks if it was rung. Gives what it was granted.
 pub fn look(set: &LimitSet, waits: &mut Waits) -> Option<Vec<Charge>> {
     let parts = set.parts().unwrap();
-    let doorbell = parts.waiters.doorbell(waits.place.waiter).unwrap();
+    let doorbell = parts.doorbell(waits.place.waiter).unwrap();
     if doorbell.load(Acquire) == waits.place.seen {
         return None;
     }
@@ -75,7 +75,7 @@ pub fn look(set: &LimitSet, waits: &mut Waits) -> Option<Vec<Charge>> {
     let now = parts.now(&guard, 0).unwrap();
     match parts.look(&mut guard, &mut waits.place, &waits.wants, &Clock::Manual, now).unwrap() {
         Look::Waiting => None,
-        Look::Granted => Some(Charge::of(&waits.wants, u64::MAX, parts.table).collect()),
+        Look::Granted => Some(Charge::of(&waits.wants, u64::MAX, parts.table, u64::MAX).collect()),
         Look::Refused => panic!("refused: {waits:?}"),
     }
 }

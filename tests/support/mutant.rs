@@ -511,6 +511,28 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
     }
 
+    fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32) {
+        self.catch_up();
+        let is_tampered_with = match self.effect {
+            Effect::WeakenCas(class, ..) => class == Class::Lock,
+            Effect::LoseWakes(_) | Effect::WakeOneOfAll | Effect::TrustSleepersBit => true,
+            _ => false,
+        };
+        self.is_thief.set(false);
+        if !is_tampered_with {
+            return self.of.env.free_and_wake(lock, doorbell);
+        }
+        // Part by part, each as the mutant does it.
+        let mut seen = self.load32(lock, Relaxed);
+        while let Err(now) = self.cas32(lock, seen, 0, Release) {
+            seen = now;
+        }
+        self.wake_all(doorbell);
+        if seen & WAITERS != 0 {
+            self.wake_one(lock);
+        }
+    }
+
     fn slot_is_free(&self, slot: u32) -> bool {
         match self.effect {
             Effect::SlotsLookFree => true,

@@ -32,8 +32,8 @@ const SPACED: u64 = 3;
 const LATER: u64 = 10_000;
 
 /// Admitted before the first pause, or after it and before anything went well.
-const EARLY: Admitted = Admitted { pause: 0, on_trial: false };
-const ON_TRIAL: Admitted = Admitted { pause: 1, on_trial: true };
+const EARLY: Admitted = Admitted::new(0, false);
+const ON_TRIAL: Admitted = Admitted::new(1, true);
 
 /// What the words say about pauses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

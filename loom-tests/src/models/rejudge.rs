@@ -221,8 +221,7 @@ fn shared(scenario: Scenario, permits: u64) -> Arc<Set> {
 /// `src/helper.rs`, which runs on the machine only.
 fn help<E: Env>(life: &Life<'_, E>, mut places: Vec<Place>) -> Vec<Answer> {
     let Block { env, closed, .. } = life.engine.block;
-    let waiters = life.engine.waiters;
-    let shared = waiters.shared_doorbell(life.me.slot).unwrap();
+    let shared = life.engine.shared_doorbell(life.me.slot).unwrap();
     let mut answers = Vec::new();
     while !places.is_empty() {
         // First what the shared doorbell says, then who has been rung.
@@ -231,7 +230,7 @@ fn help<E: Env>(life: &Life<'_, E>, mut places: Vec<Place>) -> Vec<Answer> {
         let is_removed = env.load64(closed, Acquire) != 0;
         let mut is_rung = false;
         places.retain_mut(|place| {
-            let doorbell = waiters.doorbell(place.waiter).unwrap();
+            let doorbell = life.engine.doorbell(place.waiter).unwrap();
             if !is_removed && env.load32(doorbell, Acquire) == place.seen {
                 return true;
             }

@@ -38,7 +38,7 @@ fn take_and_give(world: &World, slot: u32) {
     let me = first_owner(slot);
     let is_holding = Cell::new(false);
     let end = world.act(slot, |block| {
-        let semaphore = Semaphore(block);
+        let semaphore = Semaphore(&block);
         if semaphore.try_take(me, 1, NEVER).unwrap() != Take::Taken {
             return;
         }
@@ -60,7 +60,7 @@ fn take_and_give(world: &World, slot: u32) {
 /// hold, and can take the rest.
 fn check_late(world: &World, held: u64) {
     let late = world.live(LATE, |block, me| {
-        let semaphore = Semaphore(block);
+        let semaphore = Semaphore(&block);
         semaphore.sweep(me, NEVER).unwrap();
         let guard = block.lock(me, NEVER).unwrap().guard();
         let word = |index| guard.get(index).unwrap();
@@ -84,7 +84,7 @@ pub fn permits_return_once(mutation: Mutation) {
         world.free(1);
         let sweeper = beside(&world, |world| world.live(2, sweep));
         let newcomer = world.enrol(1, 1, |block, me| {
-            assert_eq!(Semaphore(block).try_take(me, 1, NEVER), Ok(Take::Taken));
+            assert_eq!(Semaphore(&block).try_take(me, 1, NEVER), Ok(Take::Taken));
         });
         sweeper.join().unwrap();
         check_late(&world, 1 + u64::from(newcomer.is_some()));
@@ -92,7 +92,7 @@ pub fn permits_return_once(mutation: Mutation) {
 }
 
 fn sweep(block: Block<'_, ModelEnv<'_>>, me: Participant) {
-    Semaphore(block).sweep(me, NEVER).unwrap();
+    Semaphore(&block).sweep(me, NEVER).unwrap();
 }
 
 /// Invariant: who sleeps for a permit gets it when its holder gives it back or dies, at whatever operation.
@@ -123,11 +123,11 @@ pub fn sleepers_get_their_permits(mutation: Mutation) {
 
 /// Takes a permit, sleeping until there is one.
 fn take_one(block: Block<'_, ModelEnv<'_>>, me: Participant) {
-    assert_eq!(Semaphore(block).take(me, 1, NEVER, u64::MAX, || Ok(())), Ok(Take::Taken));
+    assert_eq!(Semaphore(&block).take(me, 1, NEVER, u64::MAX, || Ok(())), Ok(Take::Taken));
 }
 
 fn give(block: Block<'_, ModelEnv<'_>>, me: Participant, permits: u64) {
-    assert_eq!(Semaphore(block).give(me, permits, NEVER), Ok(permits));
+    assert_eq!(Semaphore(&block).give(me, permits, NEVER), Ok(permits));
 }
 
 /// Invariant: whoever cleans up after a dead giver wakes those whom it was about to wake. Without that they
@@ -153,7 +153,7 @@ pub fn adoption_rings(mutation: Mutation) {
         world.free(1);
         let sleeper = beside(&world, |world| world.live(2, take_one));
         let newcomer = world.enrol(1, 1, |block, me| {
-            assert_eq!(Semaphore(block).try_take(me, 1, NEVER), Ok(Take::Taken));
+            assert_eq!(Semaphore(&block).try_take(me, 1, NEVER), Ok(Take::Taken));
         });
         if newcomer.is_none() {
             world.live(3, sweep);

@@ -55,7 +55,7 @@ fn a_remainder_is_never_worth_a_unit() {
         let used_up = if algorithm == Algorithm::TokenBucket { 0 } else { 10 };
         let level = if algorithm == Algorithm::Gcra { 5_000 + 1_000 } else { used_up };
         let words = Words { three: [level, 5_000, u64::MAX], cells: Vec::new() };
-        let available = rule.available(&words, 5_000);
+        let available = rule.available(&&words, 5_000);
         // A part of a nanosecond that GCRA is ahead makes it one less.
         assert_eq!(available, if algorithm == Algorithm::Gcra { -1 } else { 0 }, "{algorithm}");
     }

@@ -40,22 +40,22 @@ impl Operations for Table {
         rule.start(now)
     }
     fn reset(&self, rule: &Rule, words: &Words, now: u64) -> Changes {
-        rule.reset(words, now)
+        rule.reset(&words, now)
     }
     fn acquire(&self, rule: &Rule, words: &Words, now: u64, amount: u64) -> Verdict {
-        rule.acquire(words, now, amount)
+        rule.acquire(&words, now, amount)
     }
     fn refund(&self, rule: &Rule, words: &Words, now: u64, amount: u64) -> (u64, Changes) {
-        rule.refund(words, now, amount)
+        rule.refund(&words, now, amount)
     }
     fn adjust(&self, rule: &Rule, words: &Words, now: u64, delta: i64) -> Changes {
-        rule.adjust(words, now, delta)
+        rule.adjust(&words, now, delta)
     }
     fn available(&self, rule: &Rule, words: &Words, now: u64) -> i64 {
-        rule.available(words, now)
+        rule.available(&words, now)
     }
     fn reconfigure(&self, rule: &Rule, new: &Rule, words: &Words, now: u64) -> Changes {
-        rule.reconfigure(new, words, now)
+        rule.reconfigure(new, &words, now)
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Words {
     pub(super) cells: Vec<u64>,
 }
 
-impl State for Words {
+impl State for &Words {
     fn word(&self, word: Word) -> u64 {
         match word {
             Word::Level => self.three[0],

@@ -70,22 +70,22 @@ impl<M: Method> Operations for Alone<M> {
         M::start(rule, now)
     }
     fn reset(&self, rule: &Rule, words: &Words, now: u64) -> Changes {
-        M::reset(rule, words, now)
+        M::reset(rule, &words, now)
     }
     fn acquire(&self, rule: &Rule, words: &Words, now: u64, amount: u64) -> Verdict {
-        math::acquire::<M>(rule, words, now, amount)
+        math::acquire::<M>(rule, &words, now, amount)
     }
     fn refund(&self, rule: &Rule, words: &Words, now: u64, amount: u64) -> (u64, Changes) {
-        math::refund::<M>(rule, words, now, amount)
+        math::refund::<M>(rule, &words, now, amount)
     }
     fn adjust(&self, rule: &Rule, words: &Words, now: u64, delta: i64) -> Changes {
-        math::adjust::<M>(rule, words, now, delta)
+        math::adjust::<M>(rule, &words, now, delta)
     }
     fn available(&self, rule: &Rule, words: &Words, now: u64) -> i64 {
-        M::available(rule, words, now)
+        M::available(rule, &words, now)
     }
     fn reconfigure(&self, rule: &Rule, new: &Rule, words: &Words, now: u64) -> Changes {
-        M::reconfigure(rule, new, words, now)
+        M::reconfigure(rule, new, &words, now)
     }
 }
 

@@ -1,0 +1,103 @@
+//! How an acquisition ends: released, cancelled, or dropped, which must not hang.
+
+use super::Acquisition;
+use crate::answer::{AcquireError, RunError, Trouble, Unavailable, UsageError};
+use crate::background::{self, DROP_PATIENCE};
+use crate::engine::{Charge, Ending, Time};
+use crate::set::LimitSet;
+use crate::sys::{clock, fork};
+
+impl Acquisition {
+    pub(crate) fn run<T, E>(self, body: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, RunError<E>> {
+        let mut held = CancelOnDrop(Some(self));
+        let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
+        let value = body(acquisition).map_err(RunError::Body)?;
+        drop(held.0.take());
+        Ok(value)
+    }
+
+    pub(crate) async fn run_async<T, E>(
+        self,
+        body: impl AsyncFnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, RunError<E>> {
+        let mut held = CancelOnDrop(Some(self));
+        let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
+        let value = body(acquisition).await.map_err(RunError::Body)?;
+        drop(held.0.take());
+        Ok(value)
+    }
+
+    /// Ends it, once: dropping it afterwards does nothing more.
+    #[inline]
+    pub(super) fn end(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return Ok(());
+        }
+        let table = &self.set.keys().table;
+        let cancel = ending == Ending::Cancelled;
+        let needs_lock = self.admitted.on_trial() && !cancel
+            || self.charges.iter().any(|charge| {
+                charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit()))
+            });
+        if self.epoch != fork::epoch() {
+            return Err(UsageError::Forked);
+        }
+        if !needs_lock {
+            return Ok(());
+        }
+        self.set
+            .finish(&self.charges, ending, patience)
+            .map_err(|trouble| self.end_later(ending, trouble).into())
+    }
+
+    /// For destructors, which must not hang, and have nobody to tell.
+    fn end_unasked(&mut self, ending: Ending) {
+        let _ = self.end(ending, clock::nanos(DROP_PATIENCE));
+    }
+
+    /// If somebody was stopped while holding the lock, another thread waits for it.
+    #[cold]
+    fn end_later(&self, ending: Ending, trouble: Trouble) -> Trouble {
+        if let Trouble::Unavailable(Unavailable::Busy { .. }) = trouble {
+            let (set, charges) = (self.set.clone(), self.charges.clone());
+            background::run(move || drop(set.finish(&charges, ending, u64::MAX)));
+        }
+        trouble
+    }
+}
+
+impl LimitSet {
+    /// Ends an acquisition.
+    #[inline]
+    fn finish(&self, charges: &[Charge], ending: Ending, patience: u64) -> Result<(), Trouble> {
+        self.locked_at_no_time(patience, |engine, guard| {
+            let needs_time = engine.end_needs_time(guard, ending)?;
+            let now = if needs_time {
+                engine.now(guard, self.clock().reading())?
+            } else {
+                engine.last_now(guard)?
+            };
+            engine.finish(guard, charges, ending, now)
+        })
+    }
+}
+
+impl Drop for Acquisition {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.end_unasked(self.released());
+        }
+    }
+}
+
+/// Cancels what is left in it.
+struct CancelOnDrop(Option<Acquisition>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(acquisition) = &mut self.0 {
+            acquisition.end_unasked(Ending::Cancelled);
+        }
+    }
+}

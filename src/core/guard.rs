@@ -1,0 +1,187 @@
+//! The lock of a block, held: from the moment it is taken to the unlocking, which also wakes whom the holder has rung.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use super::block::{Bell, Block, Fault};
+use super::env::Env;
+use super::owner::{Participant, WAITERS};
+
+/// The lock was taken: by whom and how. Nobody unlocks it before it has become a [guard](Self::guard).
+#[must_use]
+pub struct Taken {
+    me: Participant,
+    how: How,
+}
+
+/// How a lock was taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// Without a sleep.
+    AtOnce,
+    Waited,
+    FromTheDead,
+}
+
+impl Taken {
+    pub(super) fn new(me: Participant, how: How) -> Self {
+        Self { me, how }
+    }
+
+    /// The guard of the block whose lock it is.
+    #[inline(always)]
+    pub fn guard<'a, E: Env>(self, block: &'a Block<'a, E>) -> Guard<'a, E> {
+        let Self { me, how } = self;
+        Guard {
+            block,
+            me,
+            doorbell: None,
+            locked: true,
+            waited: how != How::AtOnce,
+            stolen: how == How::FromTheDead,
+        }
+    }
+}
+
+/// The lock, held. Dropping it unlocks.
+#[must_use]
+pub struct Guard<'a, E: Env> {
+    block: &'a Block<'a, E>,
+    me: Participant,
+    /// Whose sleepers unlocking will wake.
+    doorbell: Option<&'a E::U32>,
+    locked: bool,
+    waited: bool,
+    stolen: bool,
+}
+
+impl<'a, E: Env> Guard<'a, E> {
+    /// First act of every holder: makes the words whole.
+    #[inline(always)]
+    pub fn begin_whole(&mut self) -> Result<(), Fault> {
+        let block = self.block;
+        if self.stolen || block.env.load64(block.journal_length, Relaxed) != 0 {
+            block.recover(self.stolen)?;
+        }
+        if block.env.load64(block.closed, Relaxed) != 0 { Err(Fault::Closed) } else { Ok(()) }
+    }
+
+    /// What is locked.
+    #[inline]
+    pub fn block(&self) -> &'a Block<'a, E> {
+        self.block
+    }
+
+    /// Who holds it.
+    #[inline]
+    pub fn holder(&self) -> Participant {
+        self.me
+    }
+
+    /// Whether taking it took a sleep, so that what the clock said before is old.
+    #[inline]
+    pub fn has_waited(&self) -> bool {
+        self.waited
+    }
+
+    /// Whether it was taken from the dead.
+    #[inline]
+    pub fn is_stolen(&self) -> bool {
+        self.stolen
+    }
+
+    /// Adds to a statistic: a word that no journal restores.
+    pub fn count(&mut self, index: usize, by: u64) -> Result<(), Fault> {
+        let value = self.get(index)?;
+        self.block.env.store64(self.block.word(index)?, value.wrapping_add(by), Relaxed);
+        Ok(())
+    }
+
+    /// Value of word `index`.
+    #[inline]
+    pub fn get(&self, index: usize) -> Result<u64, Fault> {
+        self.block.get(index)
+    }
+
+    /// Lets sleepers on the block's doorbell look again, as soon as this is unlocked.
+    pub fn ring(&mut self) {
+        if self.block.turn_doorbell() {
+            self.wake_at_unlock(self.block.doorbell);
+        }
+    }
+
+    /// Changes another doorbell, and wakes its sleepers as soon as this is unlocked.
+    pub fn ring_other(&mut self, bell: Bell) -> Result<(), Fault> {
+        let doorbell = self.block.turn_other(bell)?;
+        self.wake_at_unlock(doorbell);
+        Ok(())
+    }
+
+    /// Wakes the sleepers on a doorbell that was changed, as soon as this is unlocked.
+    fn wake_at_unlock(&mut self, doorbell: &'a E::U32) {
+        // One step wakes on one doorbell. Those of the others meet a lock that is still held.
+        if let Some(other) = self.doorbell.replace(doorbell)
+            && !std::ptr::eq(other, doorbell)
+        {
+            self.block.env.wake_all(other);
+        }
+    }
+
+    /// Marks the segment as removed: every later lock of this block answers [`Fault::Closed`].
+    pub fn close(&mut self) {
+        self.block.close_unlocked();
+    }
+
+    /// Unlocks, and tells if something was wrong.
+    #[inline]
+    pub fn unlock(mut self) -> Result<(), Fault> {
+        self.unlock_in_place()
+    }
+
+    /// The same for holders that cannot give the guard away; dropping it later does nothing more.
+    #[inline]
+    pub fn unlock_in_place(&mut self) -> Result<(), Fault> {
+        if !std::mem::take(&mut self.locked) {
+            return Ok(());
+        }
+        if let Some(doorbell) = self.doorbell.take() {
+            return self.unlock_and_wake(doorbell);
+        }
+        match self.block.env.cas32(self.block.lock, self.me.word(), 0, Release) {
+            Ok(_) => Ok(()),
+            Err(seen) => self.unlock_waited_for(seen),
+        }
+    }
+
+    #[cold]
+    fn unlock_and_wake(&self, doorbell: &E::U32) -> Result<(), Fault> {
+        let Block { env, lock, .. } = *self.block;
+        if env.load32(lock, Relaxed) & !WAITERS != self.me.word() {
+            env.wake_all(doorbell);
+            self.block.count(self.block.deposed);
+            return Err(Fault::Deposed);
+        }
+        env.free_and_wake(lock, doorbell);
+        Ok(())
+    }
+
+    /// Unlocks what somebody waits for, and wakes one; or finds the lock in other hands.
+    #[cold]
+    fn unlock_waited_for(&self, seen: u32) -> Result<(), Fault> {
+        let Block { env, lock, .. } = *self.block;
+        // Only ever set while the lock is held, so it cannot be gone again.
+        let is_ours = seen == self.me.word() | WAITERS;
+        if !is_ours || env.cas32(lock, seen, 0, Release).is_err() {
+            self.block.count(self.block.deposed);
+            return Err(Fault::Deposed);
+        }
+        env.wake_one(lock);
+        Ok(())
+    }
+}
+
+impl<E: Env> Drop for Guard<'_, E> {
+    fn drop(&mut self) {
+        // A defect found here is in the `deposed` statistic; a destructor has nobody to tell.
+        let _ = self.unlock_in_place();
+    }
+}
