@@ -9,11 +9,12 @@ use std::time::Duration;
 use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, RunError};
 use crate::engine::Wants;
+use crate::events;
 use crate::helper::{self, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
-use crate::sys::fork;
-use crate::wait::{Ask, Joined, Waiting};
+use crate::sys::{clock, fork};
+use crate::wait::{Ask, Joined, LAST_LOCK, Waiting};
 
 impl LimitSet {
     /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
@@ -84,16 +85,29 @@ impl LimitSet {
         let mut scratch = Wants::none();
         let wants = self.keys().wants(&request, &mut scratch)?;
         let ask = Ask { wants, owing: u64::MAX, label: request.name() };
-        match self.join(&ask, timeout, true) {
+        let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
+        match self.enter_at_once(wants, u64::MAX, patience.min(self.segment().patience())) {
+            Ok(Some(granted)) => {
+                events::granted(self, ask.label, granted.ticket);
+                Ok(Started::Granted(ask.acquisition(self, &granted)))
+            }
+            Ok(None) => self.start_waiting(&ask, timeout),
+            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
+        }
+    }
+
+    #[cold]
+    fn start_waiting(&self, ask: &Ask<'_>, timeout: Option<Duration>) -> Result<Started, AcquireError> {
+        match self.join(ask, timeout, true) {
             Ok(Ok(Joined::Granted(acquisition))) => Ok(Started::Granted(acquisition)),
             Ok(Ok(Joined::Waiting(waiting))) => {
-                let mut future = self.future(Ok(wants.clone()), u64::MAX, request.name());
+                let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);
                 future.timeout = timeout;
                 future.state = State::Waiting { waiting, ticket: None, epoch: fork::epoch() };
                 Ok(Started::Waiting(future))
             }
             Ok(Err(refusal)) => Err(refusal),
-            Err(trouble) => self.on_trouble(trouble, request.name()).map(Started::Granted),
+            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
         }
     }
 

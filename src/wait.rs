@@ -145,17 +145,14 @@ impl LimitSet {
         timeout: Option<Duration>,
         shares_doorbell: bool,
     ) -> Result<Result<Joined, AcquireError>, Trouble> {
-        // Who asks for no end needs no beginning before it has to wait.
-        let since = timeout.map(|_| clock::monotonic());
-        let end = since.zip(timeout).map(|(since, timeout)| since.saturating_add(clock::nanos(timeout)));
-        let deadline = end.unwrap_or(NEVER);
+        let since = clock::monotonic();
+        let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
         let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
             Ok(Entered::Granted { ticket, admitted }) => {
                 events::granted(self, ask.label, ticket);
                 return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted }))));
             }
             Ok(Entered::Waiting(place)) => {
-                let since = since.unwrap_or_else(clock::monotonic);
                 return Ok(Ok(Joined::Waiting(Waiting { place, deadline, shares_doorbell, since })));
             }
             Ok(_) => AcquireError::QueueFull { waiters: self.segment().info().waiters },
@@ -175,7 +172,7 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn acquisition(&self, set: &LimitSet, granted: &Granted) -> Acquisition {
+    pub(crate) fn acquisition(&self, set: &LimitSet, granted: &Granted) -> Acquisition {
         Acquisition::new(set.clone(), self.wants, self.owing, granted)
     }
 }

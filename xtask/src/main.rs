@@ -8,6 +8,7 @@ mod bench;
 mod leftovers;
 mod parts;
 mod prove;
+mod python;
 mod report;
 mod run;
 mod tally;
@@ -50,6 +51,12 @@ const COMMANDS: &[Subcommand] = &[
         usage: "instructions [--bless]",
         about: "count the instructions of the hot paths; with --bless write them down",
         run: bench::instructions,
+    },
+    Subcommand {
+        name: "python",
+        usage: "python [PYTEST ARGUMENT...]",
+        about: "build, install and test the Python binding in a virtual environment under target/",
+        run: python::command,
     },
 ];
 

@@ -168,15 +168,17 @@ impl Acquisition {
     }
 
     /// Reports how much of what was requested was used, by key. What was not is given back, if the limit's algorithm
-    /// can take it; of permits, the rest is given back early. Reporting again corrects the report.
-    fn update(&mut self, py: Python<'_>, usage: &Bound<'_, PyAny>) -> PyResult<()> {
+    /// can take it; of permits, the rest is given back early. Reporting again corrects the report. Gives how much was
+    /// given back.
+    fn update(&mut self, py: Python<'_>, usage: &Bound<'_, PyAny>) -> PyResult<u64> {
         let asked = Asked::new(Some(usage))?;
         let pairs = asked.pairs()?;
         let held = self.held(py)?;
+        let mut returned = 0;
         for (key, used) in pairs {
-            held.update(key, used).map_err(|error| error::usage(py, &error))?;
+            returned += held.update(key, used).map_err(|error| error::usage(py, &error))?;
         }
-        Ok(())
+        Ok(returned)
     }
 
     /// Reports that everything that was asked for was used.
