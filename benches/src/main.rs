@@ -12,6 +12,7 @@ mod ours;
 mod plot;
 mod probe;
 mod processes;
+mod python;
 mod redis;
 mod report;
 mod results;
@@ -34,7 +35,7 @@ const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only NAME]... [--out DIR]
 
   --quick      about a minute: shorter batches, more noise
-  --only NAME  only this bench: uncontended, clocks, processes, handover, attach or growth;
+  --only NAME  only this bench: uncontended, clocks, processes, handover, attach, python or growth;
                prints the page instead of writing it, unless --out is given
   --out DIR    where RESULTS.md and results.svg go; benches/ unless given
 ";
@@ -48,6 +49,7 @@ const BENCHES: &[(&str, RunBench)] = &[
     ("processes", processes::run),
     ("handover", |plan, _| handover::run(plan)),
     ("attach", |plan, _| attach::run(plan)),
+    ("python", |plan, _| python::run(plan)),
     ("growth", |plan, _| growth::run(plan)),
 ];
 

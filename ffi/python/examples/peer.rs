@@ -1,7 +1,6 @@
 //! A Rust process beside Python ones, for the tests: acquires from a set until its calls are used up, and says how many
 //! it got. `peer NAME`
 
-
 use std::error::Error;
 
 use limitset::{AcquireError, LimitSet};
@@ -16,7 +15,9 @@ fn main() -> Result<(), Box<dyn Error>> {
                 granted += 1;
                 held.release()?;
             }
-            Err(AcquireError::Denied(no)) if no.bottleneck().is_some_and(|it| it.key == "call_count") => break,
+            Err(AcquireError::Denied(no)) if no.bottleneck().is_some_and(|it| it.key == "call_count") => {
+                break;
+            }
             Err(AcquireError::Denied(_) | AcquireError::Queued { .. }) => std::thread::yield_now(),
             Err(other) => return Err(other.into()),
         }

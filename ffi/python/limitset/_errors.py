@@ -85,6 +85,7 @@ class LimitDenied(LimitError):
         retry_after: Optional[float] = None,
         statuses: tuple[LimitStatus, ...] = (),
         ahead: int = 0,
+        waiters: Optional[int] = None,
     ) -> None:
         super().__init__(message)
         #: "limited", "queued" (others came first), "cooling_down", "queue_full" or "timed_out".
@@ -95,6 +96,8 @@ class LimitDenied(LimitError):
         self.statuses = tuple(statuses)
         #: How many others came first.
         self.ahead = ahead
+        #: How many places the queue has, if all of them were taken.
+        self.waiters = waiters
 
     @property
     def violations(self) -> tuple[LimitStatus, ...]:

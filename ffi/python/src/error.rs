@@ -115,7 +115,10 @@ fn acquire_or_why(
             fields.set_item("ahead", ahead)?;
         }
         AcquireError::CoolingDown { .. } => fields.set_item("reason", "cooling_down")?,
-        AcquireError::QueueFull { .. } => fields.set_item("reason", "queue_full")?,
+        AcquireError::QueueFull { waiters } => {
+            fields.set_item("reason", "queue_full")?;
+            fields.set_item("waiters", waiters)?;
+        }
         _ => {}
     }
     if let Some(wait) = error.retry_after() {

@@ -37,6 +37,7 @@ def refused(error):
         answer["status"] = REASONS.get(error.reason, error.reason)
         answer["retry_after_ns"] = nanos(error.retry_after)
         answer["ahead"] = error.ahead
+        answer["waiters"] = error.waiters
         if error.reason in ("limited", "timed_out"):
             answer["bottleneck"] = error.bottleneck and error.bottleneck.key
             answer["limits"] = by_key(error.statuses)
