@@ -76,6 +76,7 @@ impl LimitSet {
     /// # Errors
     ///
     /// As [`acquire`](Self::acquire), if waiting is of no use.
+    #[inline]
     pub fn start_acquire<'r>(
         &self,
         request: impl Into<Request<'r>>,
@@ -104,7 +105,7 @@ impl LimitSet {
                 let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);
                 future.timeout = timeout;
                 future.state = State::Waiting { waiting, ticket: None, epoch: fork::epoch() };
-                Ok(Started::Waiting(future))
+                Ok(Started::Waiting(Box::new(future)))
             }
             Ok(Err(refusal)) => Err(refusal),
             Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
@@ -138,12 +139,11 @@ impl LimitSet {
 
 /// What came of [`LimitSet::start_acquire`].
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub enum Started {
     /// It was granted at once.
     Granted(Acquisition),
     /// It waits in the queue, and was not polled yet.
-    Waiting(AcquireFuture),
+    Waiting(Box<AcquireFuture>),
 }
 
 /// An acquisition to come; see [`LimitSet::acquire_async`].

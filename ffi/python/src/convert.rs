@@ -31,23 +31,6 @@ impl<'py> Asked<'py> {
         pairs.collect::<PyResult<_>>().map(Self)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether the very same keys are asked for the same amounts.
-    pub(crate) fn is_same(&self, kept: &[(Py<PyString>, u64)]) -> bool {
-        let is_same = |(now, kept): (&(Bound<'py, PyString>, u64), &(Py<PyString>, u64))| {
-            now.1 == kept.1 && now.0.is(&kept.0)
-        };
-        self.0.len() == kept.len() && self.0.iter().zip(kept).all(is_same)
-    }
-
-    /// To compare with later.
-    pub(crate) fn kept(&self) -> SmallVec<[(Py<PyString>, u64); 4]> {
-        self.0.iter().map(|(key, amount)| (key.clone().unbind(), *amount)).collect()
-    }
-
     /// Each key with its amount.
     pub(crate) fn pairs(&self) -> PyResult<SmallVec<[(&str, u64); 4]>> {
         self.0.iter().map(|(key, amount)| Ok((key.to_str()?, *amount))).collect()
@@ -60,10 +43,15 @@ impl<'py> Asked<'py> {
 }
 
 /// Amounts by key, kept.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Amounts(Vec<(String, u64)>);
 
 impl Amounts {
+    /// Of a mapping, as `Asked`.
+    pub(crate) fn of(requested: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Asked::new(requested)?.owned()
+    }
+
     /// Each key with its amount.
     pub(crate) fn pairs(&self) -> SmallVec<[(&str, u64); 4]> {
         self.0.iter().map(|(key, amount)| (key.as_str(), *amount)).collect()

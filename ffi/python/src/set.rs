@@ -50,10 +50,19 @@ impl LimitSet {
         Ok(Self { set, config, limits, usual, resolved, mode, reopening })
     }
 
-    fn asked<T>(&self, asked: &Asked<'_>, ask: impl FnOnce(Request<'_>) -> T) -> PyResult<T> {
-        match &self.usual {
-            Some(usual) if asked.is_empty() => Ok(ask(usual.into())),
-            _ => self.resolved.with(&self.set, asked, ask),
+    #[inline]
+    fn ask<T>(
+        &self,
+        requested: Option<&Bound<'_, PyAny>>,
+        ask: impl FnOnce(Request<'_>) -> T,
+    ) -> PyResult<T> {
+        match (requested, &self.usual) {
+            (None, Some(usual)) => Ok(ask(usual.into())),
+            (None, None) => Ok(ask(().into())),
+            (Some(requested), _) => match requested.cast_exact::<PyDict>() {
+                Ok(requested) => self.resolved.with(&self.set, requested, ask),
+                Err(_) => Ok(ask(Asked::new(Some(requested))?.pairs()?.as_slice().into())),
+            },
         }
     }
 
@@ -154,14 +163,15 @@ impl LimitSet {
         requested: Option<&Bound<'py, PyAny>>,
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Acquisition>> {
-        let asked = Asked::new(requested)?;
         let timeout = convert::timeout(timeout)?;
-        match self.asked(&asked, |request| self.set.start_acquire(request, timeout))? {
+        match self.ask(requested, |request| self.set.start_acquire(request, timeout))? {
             Ok(Started::Granted(held)) => {
                 Bound::new(py, Acquisition::granted(held, self.config.clone_ref(py)))
             }
-            Ok(Started::Waiting(future)) => waiting::wait(py, future, self.translate(py, asked.owned()?)),
-            Err(why) => Err(error::acquire(py, Some(&self.set), &asked.owned()?, &why)),
+            Ok(Started::Waiting(future)) => {
+                waiting::wait(py, future, self.translate(py, Amounts::of(requested)?))
+            }
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
         }
     }
 
@@ -169,14 +179,13 @@ impl LimitSet {
     /// why; nothing is raised.
     #[pyo3(signature = (requested = None))]
     fn try_acquire(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<Acquisition> {
-        let asked = Asked::new(requested)?;
-        match self.asked(&asked, |request| self.set.try_acquire(request))? {
+        match self.ask(requested, |request| self.set.try_acquire(request))? {
             Ok(held) => Ok(Acquisition::granted(held, self.config.clone_ref(py))),
             Err(why) if error::is_refusal(&why) => {
                 let config = Some(self.config.clone_ref(py));
-                Ok(Acquisition::refused(Some(self.set.clone()), asked.owned()?, why, config))
+                Ok(Acquisition::refused(Some(self.set.clone()), Amounts::of(requested)?, why, config))
             }
-            Err(why) => Err(error::acquire(py, Some(&self.set), &asked.owned()?, &why)),
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
         }
     }
 
@@ -189,14 +198,13 @@ impl LimitSet {
         requested: Option<&Bound<'py, PyAny>>,
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let asked = Asked::new(requested)?;
         let timeout = convert::timeout(timeout)?;
-        let future = self.asked(&asked, |request| self.set.acquire_async(request))?;
+        let future = self.ask(requested, |request| self.set.acquire_async(request))?;
         let future = match timeout {
             Some(timeout) => future.timeout(timeout),
             None => future,
         };
-        let pending = Pending::new(Box::pin(future), self.translate(py, asked.owned()?));
+        let pending = Pending::new(Box::pin(future), self.translate(py, Amounts::of(requested)?));
         py.import(intern!(py, "limitset._asyncio"))?.call_method1(intern!(py, "AsyncAcquire"), (pending,))
     }
 
@@ -217,10 +225,9 @@ impl LimitSet {
     /// LimitDenied.
     #[pyo3(signature = (requested = None))]
     fn charge(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let asked = Asked::new(requested)?;
-        match self.asked(&asked, |request| self.set.check_rate(request))? {
+        match self.ask(requested, |request| self.set.check_rate(request))? {
             Ok(_) => Ok(()),
-            Err(why) => Err(error::acquire(py, Some(&self.set), &asked.owned()?, &why)),
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
         }
     }
 
@@ -232,10 +239,9 @@ impl LimitSet {
         py: Python<'py>,
         requested: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyTuple>> {
-        let asked = Asked::new(requested)?;
-        match self.asked(&asked, |request| self.set.check(request))? {
+        match self.ask(requested, |request| self.set.check(request))? {
             Ok(found) => error::statuses(py, &found, Some(&self.set)),
-            Err(why) => Err(error::acquire(py, Some(&self.set), &asked.owned()?, &why)),
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
         }
     }
 
