@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::engine::{Judged, Standing};
@@ -138,7 +137,7 @@ pub struct LimitStatus<'a> {
 }
 
 impl Statuses {
-    pub(crate) fn new(keys: Arc<Keys>, judged: SmallVec<[Judged; 8]>, since: u64) -> Self {
+    pub(crate) fn new(keys: Arc<Keys>, judged: Vec<Judged>, since: u64) -> Self {
         Self { keys, judged: judged.into_boxed_slice(), since }
     }
 

@@ -2,8 +2,6 @@
 
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
-
 use crate::answer::{AcquireError, Statuses, Trouble, Unavailable};
 use crate::core::{Fault, Guard, Participant, Until};
 use crate::engine::{
@@ -104,7 +102,7 @@ impl LimitSet {
     }
 
     /// How the limits stood at an instant of the set's clock.
-    pub(crate) fn statuses(&self, judged: SmallVec<[Judged; 8]>, now: u64) -> Statuses {
+    pub(crate) fn statuses(&self, judged: Vec<Judged>, now: u64) -> Statuses {
         Statuses::new(self.keys().clone(), judged, now.saturating_sub(self.clock().lag()))
     }
 

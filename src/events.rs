@@ -45,8 +45,9 @@ pub(crate) fn granted(set: &LimitSet, label: Option<&str>, ticket: u64) {
     tell!(debug, "granted", set, label = label, ticket = ticket);
 }
 
-pub(crate) fn waited(set: &LimitSet, label: Option<&str>, ticket: u64, time: Duration) {
-    tell!(debug, "waited", set, label = label, ticket = ticket, nanos = time.as_nanos());
+/// `time` is how long it was; without anybody to tell, nobody asks.
+pub(crate) fn waited(set: &LimitSet, label: Option<&str>, ticket: u64, time: impl Fn() -> Duration) {
+    tell!(debug, "waited", set, label = label, ticket = ticket, nanos = time().as_nanos());
 }
 
 /// Whatever kind of refusal it was.

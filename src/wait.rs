@@ -235,8 +235,8 @@ impl Waiting {
             // That it was let through unasked has been told.
             Some(Ok(held)) if !held.enforced() => {}
             Some(Ok(held)) => {
-                let waited = clock::monotonic().saturating_sub(self.since);
-                events::waited(set, ask.label, held.ticket(), Duration::from_nanos(waited));
+                let waited = || Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
+                events::waited(set, ask.label, held.ticket(), waited);
             }
             Some(Err(refusal)) => events::refused(set, ask.label, refusal),
             None => {}

@@ -226,20 +226,11 @@ impl<'a, E: Env> Engine<'a, E> {
         } else {
             change.set(StateMap::USED_WAITERS, waiter as u64)?;
         }
-        let ticket = change.get(StateMap::NEXT_TICKET)?;
-        change.set(StateMap::NEXT_TICKET, ticket.wrapping_add(1))?;
+        let ticket = change.add(StateMap::NEXT_TICKET, 1)?;
         let tail = self.waiter(change.get(StateMap::QUEUE_TAIL)?)?;
-        let facts = [
-            (LinkWord::State, WAITING),
-            (LinkWord::Slot, me.slot.into()),
-            (LinkWord::Generation, me.generation),
-            (LinkWord::Ticket, ticket),
-            (LinkWord::Next, 0),
-            (LinkWord::Previous, tail as u64),
-        ];
-        for (word, value) in facts {
-            self.set_link(&mut change, waiter, word, value)?;
-        }
+        // State, slot, generation, ticket, next, previous.
+        let link = [WAITING, me.slot.into(), me.generation, ticket, 0, tail as u64];
+        change.set_row(self.table.map.link(waiter, LinkWord::State), link)?;
         match tail {
             0 => change.set(StateMap::QUEUE_HEAD, waiter as u64)?,
             tail => self.set_link(&mut change, tail, LinkWord::Next, waiter as u64)?,

@@ -1,7 +1,5 @@
 //! All or none: charge every limit of a request, or none of them, and say what is in the way.
 
-use smallvec::SmallVec;
-
 use super::{Engine, Wants};
 use crate::core::{Env, Fault, Guard, Participant, Transaction};
 use crate::layout::state::{LimitWord, RuleWord, StateMap};
@@ -145,15 +143,10 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// How every limit of the set stands to a request. Changes nothing.
-    pub fn judge(
-        &self,
-        guard: &Guard<'_, E>,
-        wants: &Wants,
-        now: u64,
-    ) -> Result<SmallVec<[Judged; 8]>, Fault> {
+    pub fn judge(&self, guard: &Guard<'_, E>, wants: &Wants, now: u64) -> Result<Vec<Judged>, Fault> {
         let get = |index: usize| guard.get(index).unwrap_or(0);
-        // Exact, so that making a box of it later allocates at most once.
-        let mut judged = SmallVec::with_capacity(self.table.len());
+        // Exact, so that it becomes a box without another allocation.
+        let mut judged = Vec::with_capacity(self.table.len());
         for limit in 0..self.table.len() {
             let requested = wants.amount(limit).unwrap_or(0);
             let available = self.table.available(limit, get, now);

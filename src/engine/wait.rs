@@ -368,9 +368,11 @@ impl<E: Env> Engine<'_, E> {
         // Either we see that the set was removed, or whoever removes it sees us and rings.
         env.fence(SeqCst);
         while env.load32(doorbell, Acquire) == place.seen && env.load64(self.block.closed, Relaxed) == 0 {
-            let waited = env.wait(Waiting::Doorbell, doorbell, place.seen, until);
+            if env.wait(Waiting::Doorbell, doorbell, place.seen, until) == Waited::Woken {
+                continue;
+            }
             // Its deadline or alarm ends a wait like a slice does: alarms that come often must not keep us from the dead.
-            if waited == Waited::SliceOver && self.block.sweep_is_due(vigil.interval) {
+            if self.block.sweep_is_due(vigil.interval) {
                 let swept = match self.sweep(me, deadline.min(env.now().saturating_add(vigil.patience)), time)
                 {
                     Ok(swept) => swept,

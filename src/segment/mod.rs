@@ -36,7 +36,7 @@ use self::attach::Source;
 use self::enrol::Enrolment;
 use self::name::{PREFIX, Place, SHARED_MEMORY};
 use self::view::name_of;
-use crate::core::{Block, Participant};
+use crate::core::{Block, Participant, Until};
 use crate::error::{AttachError, SyncError};
 use crate::layout::header::RegionKind;
 use crate::layout::plan::Shape;
@@ -183,6 +183,12 @@ impl Segment {
     #[inline]
     pub(crate) fn patience(&self) -> u64 {
         self.inner.patience()
+    }
+
+    /// The same, for whoever takes a lock.
+    #[inline]
+    pub(crate) fn until(&self) -> Until {
+        Until::Within(self.patience())
     }
 
     /// When an operation without a time of its own gives up on a lock.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::background::{self, DROP_PATIENCE};
-use crate::core::{NEVER, Semaphore, Take};
+use crate::core::{NEVER, Semaphore, Take, Until};
 use crate::error::SyncError;
 use crate::segment::{BoundBlock, LockStatistics, SemaphoreState};
 use crate::sys::machine::Machine;
@@ -52,13 +52,13 @@ impl SharedSemaphore {
         let me = self.check(permits)?;
         let fault = |fault| self.bound.segment().view().sync_error(fault);
         let semaphore = self.semaphore();
-        let deadline = self.bound.segment().deadline();
-        let mut answer = semaphore.try_take(me, permits, deadline).map_err(fault)?;
+        let until = self.bound.segment().until();
+        let mut answer = semaphore.try_take(me, permits, until).map_err(fault)?;
         let interval = self.bound.segment().view().machine.doorbell_slice;
         if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_due(interval) {
             // Before refusing for want of permits, make sure that the dead hold none of them.
-            if semaphore.sweep(me, deadline).map_err(fault)? > 0 {
-                answer = semaphore.try_take(me, permits, deadline).map_err(fault)?;
+            if semaphore.sweep(me, self.bound.segment().deadline()).map_err(fault)? > 0 {
+                answer = semaphore.try_take(me, permits, until).map_err(fault)?;
             }
         }
         self.answer(answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
@@ -124,9 +124,9 @@ impl SharedSemaphore {
         }
     }
 
-    fn give(&self, permits: u64, deadline: u64) -> Result<(), SyncError> {
+    fn give(&self, permits: u64, until: impl Into<Until>) -> Result<(), SyncError> {
         let me = self.bound.segment().participant()?;
-        let given = self.semaphore().give(me, permits, deadline);
+        let given = self.semaphore().give(me, permits, until);
         given.map(drop).map_err(|fault| self.bound.segment().view().sync_error(fault))
     }
 }
@@ -154,13 +154,13 @@ impl Permit {
         if self.epoch != fork::epoch() {
             return Err(SyncError::Forked);
         }
-        let deadline = self.semaphore.bound.segment().deadline();
-        self.give_back(deadline)
+        let until = self.semaphore.bound.segment().until();
+        self.give_back(until)
     }
 
-    fn give_back(&mut self, deadline: u64) -> Result<(), SyncError> {
+    fn give_back(&mut self, until: Until) -> Result<(), SyncError> {
         let permits = std::mem::take(&mut self.permits);
-        let given = self.semaphore.give(permits, deadline);
+        let given = self.semaphore.give(permits, until);
         if let Err(SyncError::Busy { .. }) = given {
             // Somebody was stopped while holding the lock: a thread waits in our place. If even that cannot
             // be, the permits return when this process ends.
@@ -175,7 +175,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if self.permits > 0 && self.epoch == fork::epoch() {
             // A destructor must not hang, and has nobody to tell.
-            let _ = self.give_back(clock::deadline(DROP_PATIENCE));
+            let _ = self.give_back(Until::Within(clock::nanos(DROP_PATIENCE)));
         }
     }
 }

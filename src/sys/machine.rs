@@ -74,12 +74,12 @@ impl Env for Machine {
             Waiting::Doorbell => self.doorbell_slice,
         };
         // An absolute end, so that signals do not stretch the slice.
-        let end = deadline.min(clock::monotonic().saturating_add(slice));
+        let mut now = clock::monotonic();
+        let end = deadline.min(now.saturating_add(slice));
         loop {
-            let left = end.saturating_sub(clock::monotonic());
-            match futex::wait(word, seen, left) {
+            match futex::wait(word, seen, end.saturating_sub(now)) {
                 futex::Ended::Time => return Waited::SliceOver,
-                futex::Ended::Signal => {}
+                futex::Ended::Signal => now = clock::monotonic(),
                 futex::Ended::Woken => return Waited::Woken,
             }
         }
