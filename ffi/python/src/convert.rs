@@ -117,7 +117,8 @@ fn seconds(time: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
 /// A limit of the core, made of one of Python's.
 pub(crate) fn limit<'py>(limit: &Bound<'py, PyAny>) -> PyResult<Limit> {
     let py = limit.py();
-    let name = type_name(limit);
+    let classes = py.import(intern!(py, "limitset._limits"))?;
+    let is = |class: &Bound<'py, PyString>| limit.is_instance(&classes.getattr(class)?);
     let get = |field: &Bound<'py, PyString>| limit.getattr(field);
     let key = || get(intern!(py, "key"))?.extract::<String>();
     let capacity = || whole(&get(intern!(py, "capacity"))?, &get(intern!(py, "key"))?);
@@ -129,33 +130,32 @@ pub(crate) fn limit<'py>(limit: &Bound<'py, PyAny>) -> PyResult<Limit> {
     };
     let burst = || get(intern!(py, "burst"))?.extract::<Option<u64>>();
     let resolution = || get(intern!(py, "resolution"))?.extract::<Option<u32>>();
-    match name.as_str() {
-        "RateLimit" => {
-            let mut rate = RateLimit::new(key()?, capacity()?, window()?).algorithm(algorithm()?);
-            if let Some(burst) = burst()? {
-                rate = rate.burst(burst);
-            }
-            if let Some(resolution) = resolution()? {
-                rate = rate.resolution(resolution);
-            }
-            let must_report = get(intern!(py, "report"))?.is_truthy()?;
-            Ok(rate.report(if must_report { Report::Required } else { Report::Optional }).into())
+    if is(intern!(py, "RateLimit"))? {
+        let mut rate = RateLimit::new(key()?, capacity()?, window()?).algorithm(algorithm()?);
+        if let Some(burst) = burst()? {
+            rate = rate.burst(burst);
         }
-        "CallLimit" => {
-            let mut calls = CallLimit::new(capacity()?, window()?).key(key()?).algorithm(algorithm()?);
-            if let Some(burst) = burst()? {
-                calls = calls.burst(burst);
-            }
-            if let Some(resolution) = resolution()? {
-                calls = calls.resolution(resolution);
-            }
-            Ok(calls.into())
+        if let Some(resolution) = resolution()? {
+            rate = rate.resolution(resolution);
         }
-        "ResourceLimit" => Ok(ResourceLimit::new(key()?, capacity()?).into()),
-        _ => Err(PyTypeError::new_err(format!(
-            "{name} is no limit; use RateLimit, CallLimit or ResourceLimit"
-        ))),
+        let must_report = get(intern!(py, "report"))?.is_truthy()?;
+        return Ok(rate.report(if must_report { Report::Required } else { Report::Optional }).into());
     }
+    if is(intern!(py, "CallLimit"))? {
+        let mut calls = CallLimit::new(capacity()?, window()?).key(key()?).algorithm(algorithm()?);
+        if let Some(burst) = burst()? {
+            calls = calls.burst(burst);
+        }
+        if let Some(resolution) = resolution()? {
+            calls = calls.resolution(resolution);
+        }
+        return Ok(calls.into());
+    }
+    if is(intern!(py, "ResourceLimit"))? {
+        return Ok(ResourceLimit::new(key()?, capacity()?).into());
+    }
+    let name = type_name(limit);
+    Err(PyTypeError::new_err(format!("{name} is no limit; use RateLimit, CallLimit or ResourceLimit")))
 }
 
 /// Limits of the core, made of any iterable of Python's.

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use limitset::{AcquireError, Acquisition as Held};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -188,6 +189,10 @@ impl Pending {
     pub(crate) fn new(future: Coming, translate: Translate) -> Self {
         Self { inner: Mutex::new(Some((future, translate))) }
     }
+
+    fn take(&self) -> Option<(Coming, Translate)> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 #[pymethods]
@@ -204,25 +209,21 @@ impl Pending {
             || Waker::noop().clone(),
             |bell| Waker::from(Arc::new(Ring { shared: bell.get().shared.clone(), token })),
         );
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((future, translate)) = inner.as_mut() else {
-            return Err(pyo3::exceptions::PyRuntimeError::new_err("it is over: acquire anew"));
+        // Taken out: what follows runs Python, and so perhaps another thread that looks here.
+        let Some((mut future, translate)) = self.take() else {
+            return Err(PyRuntimeError::new_err("it is over, or looked for by another thread: acquire anew"));
         };
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Pending => Ok(None),
-            Poll::Ready(answer) => {
-                let translated = translate(py, answer);
-                let over = inner.take();
-                drop(inner);
-                drop(over);
-                translated.map(Some)
+            Poll::Pending => {
+                *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Some((future, translate));
+                Ok(None)
             }
+            Poll::Ready(answer) => translate(py, answer).map(Some),
         }
     }
 
     /// Gives up: leaves the queue, and gives back what was granted meanwhile.
     fn close(&self) {
-        let over = self.inner.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(over);
+        drop(self.take());
     }
 }
