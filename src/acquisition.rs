@@ -60,26 +60,26 @@ impl Acquisition {
     #[inline(always)]
     pub(crate) fn new(set: LimitSet, wants: &Wants, owing: u64, granted: &Granted) -> Self {
         let Granted { ticket, admitted } = *granted;
-        let mut charges = SmallVec::new();
-        let count = wants.demand().count_ones() as usize;
-        if count > charges.inline_size() {
-            charges.reserve_exact(count);
-        }
-        for charge in Charge::of(wants, owing, &set.keys().table, ticket) {
-            charges.push(charge);
-        }
-        let (named, epoch) = (wants.named(), fork::epoch());
-        Self {
+        let mut it = Self {
             set,
-            charges,
-            named,
+            charges: SmallVec::new(),
+            named: wants.named(),
             ticket,
             admitted,
-            epoch,
+            epoch: fork::epoch(),
             is_enforced: true,
             is_over: false,
             pool_index: None,
+        };
+        let count = wants.demand().count_ones() as usize;
+        if count > it.charges.inline_size() {
+            it.charges.reserve_exact(count);
         }
+        // Where they stay: moving them costs as much as making them.
+        for charge in Charge::of(wants, owing, &it.set.keys().table, ticket) {
+            it.charges.push(charge);
+        }
+        it
     }
 
     pub(crate) fn not_enforced(set: LimitSet) -> Self {

@@ -5,6 +5,7 @@ mod attach;
 mod batches;
 mod clocks;
 mod crew;
+mod floor;
 mod growth;
 mod handover;
 mod machine;

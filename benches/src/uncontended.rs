@@ -9,6 +9,7 @@ use std::rc::Rc;
 use limitset::{Clock, Limit, Segment};
 
 use crate::batches::{Plan, Row, Whose};
+use crate::floor;
 use crate::ours::{self, TempSet};
 use crate::redis::{Client, Server};
 use crate::results::{Bench, Group};
@@ -42,6 +43,8 @@ fn one_rate(redis: &Result<Rc<Server>, String>) -> Group<Row> {
         Row::rival("rate1/limitador", "limitador, in memory", move || limitador.granted())
             .note("one process only"),
     ];
+    rows.push(floor::row("rate1/floor", Some(("the clock", libc::CLOCK_MONOTONIC)), 1));
+    rows.push(floor::row("rate1/floor-coarse", Some(("the coarse clock", libc::CLOCK_MONOTONIC_COARSE)), 1));
     rows.extend(redis_rows("rate1/redis", "rate1/redis-pinned", 1, redis, Client::granted));
     Group::new("1 rate limit, granted", "rate1/governor", rows)
 }
@@ -62,6 +65,7 @@ fn one_permit() -> Group<Row> {
         Row::rival("permit1/raw", "raw_sync mutex + counter", move || raw.take_and_give(1))
             .note("stuck when its holder dies"),
         flock("permit1/flock", 1),
+        floor::row("permit1/floor", None, 2),
     ];
     Group::new("1 permit, acquired and released", "permit1/tokio", rows)
 }
@@ -109,6 +113,7 @@ fn three_with_permit() -> Group<Row> {
         Row::rival("three/raw", "raw_sync mutex + 3 counters", move || raw.take_and_give(3))
             .note("permits only; stuck when their holder dies"),
         flock("three/flock", 3),
+        floor::row("three/floor", Some(("the clock", libc::CLOCK_MONOTONIC)), 2),
     ];
     Group::new(
         "3 limits with a permit (call, tokens, connection), acquired and released",
