@@ -18,6 +18,8 @@ use crate::error;
 #[pyclass(module = "limitset")]
 pub(crate) struct Acquisition {
     state: State,
+    /// What is held was released where it stands.
+    is_released: bool,
     config: Option<Py<PyAny>>,
 }
 
@@ -42,7 +44,7 @@ enum Ending {
 
 impl Acquisition {
     pub(crate) fn granted(held: Held, config: Py<PyAny>) -> Self {
-        Self { state: State::Held(held), config: Some(config) }
+        Self { state: State::Held(held), is_released: false, config: Some(config) }
     }
 
     pub(crate) fn refused(
@@ -51,30 +53,39 @@ impl Acquisition {
         why: AcquireError,
         config: Option<Py<PyAny>>,
     ) -> Self {
-        Self { state: State::Refused(Box::new(Refusal { set, asked, why })), config }
+        let state = State::Refused(Box::new(Refusal { set, asked, why }));
+        Self { state, is_released: false, config }
     }
 
     fn held(&mut self, py: Python<'_>) -> PyResult<&mut Held> {
         let text = match &mut self.state {
-            State::Held(held) => return Ok(held),
+            State::Held(held) if !self.is_released => return Ok(held),
             State::Refused(it) => format!("nothing was acquired: {}", it.why),
-            State::Ended => "it was released already: acquire anew".to_owned(),
+            State::Held(_) | State::Ended => "it was released already: acquire anew".to_owned(),
         };
         Err(error::misuse(py, "ended", text))
     }
 
     /// Ends it, once.
     fn end(&mut self, ending: Ending) -> Result<(), UsageError> {
+        let State::Held(held) = &mut self.state else { return Ok(()) };
+        if std::mem::replace(&mut self.is_released, true) {
+            return Ok(());
+        }
+        match ending {
+            Ending::Released => held.release_in_place(),
+            Ending::Cancelled => self.take().map_or(Ok(()), Held::cancel),
+        }
+    }
+
+    /// What is held, to end it.
+    fn take(&mut self) -> Option<Held> {
         match std::mem::replace(&mut self.state, State::Ended) {
-            State::Held(held) => match ending {
-                Ending::Released => held.release(),
-                Ending::Cancelled => held.cancel(),
-            },
-            refused @ State::Refused(_) => {
-                self.state = refused;
-                Ok(())
+            State::Held(held) => Some(held),
+            other => {
+                self.state = other;
+                None
             }
-            State::Ended => Ok(()),
         }
     }
 
@@ -162,7 +173,7 @@ impl Acquisition {
     #[pyo3(signature = (key, /))]
     fn charged(&self, key: &str) -> Option<u64> {
         match &self.state {
-            State::Held(held) => held.charged(key),
+            State::Held(held) if !self.is_released => held.charged(key),
             _ => None,
         }
     }
@@ -183,7 +194,7 @@ impl Acquisition {
 
     /// Reports that everything that was asked for was used.
     fn use_all(&mut self, py: Python<'_>) -> PyResult<()> {
-        let State::Held(held) = &mut self.state else { return Ok(()) };
+        let Ok(held) = self.held(py) else { return Ok(()) };
         let limits = held.set().limits().iter().filter(|limit| limit.must_report());
         let keys: Vec<String> = limits.map(|limit| limit.name().to_owned()).collect();
         for key in keys {
@@ -242,7 +253,7 @@ impl Acquisition {
     ) -> PyResult<Bound<'py, PyAny>> {
         let wait = retry_after.map(|wait| retry_after_of(wait)).transpose()?.flatten();
         self.held(py)?;
-        let State::Held(held) = std::mem::replace(&mut self.state, State::Ended) else {
+        let Some(held) = self.take() else {
             return Err(error::misuse(py, "ended", "nothing is held".to_owned()));
         };
         let paused = held.rate_limited(wait).map_err(|error| error::usage(py, &error))?;
@@ -284,9 +295,9 @@ impl Acquisition {
 
     fn __repr__(&self) -> String {
         match &self.state {
-            State::Held(held) => format!("<Acquisition {held:?}>"),
+            State::Held(held) if !self.is_released => format!("<Acquisition {held:?}>"),
             State::Refused(it) => format!("<Acquisition refused: {}>", it.why),
-            State::Ended => "<Acquisition released>".to_owned(),
+            State::Held(_) | State::Ended => "<Acquisition released>".to_owned(),
         }
     }
 }
