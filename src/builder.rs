@@ -9,6 +9,7 @@ use crate::error::{AttachError, CreateError};
 use crate::limit::{
     BadLimit, BadSetting, Cooldown, Definition, Differs, Limit, Order, QueueOptions, config_fits, validate,
 };
+use crate::observe::SetObserver;
 use crate::segment::{Segment, SegmentOptions};
 use crate::set::LimitSet;
 
@@ -162,6 +163,15 @@ impl LimitSetBuilder {
         Ok(set)
     }
 
+    /// How many bytes such a set has, if it can be.
+    ///
+    /// # Errors
+    ///
+    /// A limit, an option or a setting that cannot be.
+    pub fn bytes(&self) -> Result<u64, OpenError> {
+        Ok(self.options()?.bytes().map_err(CreateError::from)?)
+    }
+
     /// Creates a set that must not exist yet.
     ///
     /// # Errors
@@ -179,6 +189,15 @@ impl LimitSetBuilder {
     /// A segment that does not exist, cannot be used or keeps no set.
     pub fn attach(&self, name: impl AsRef<OsStr>) -> Result<LimitSet, AttachError> {
         LimitSet::new(self.segment.attach(name)?, self.on_unavailable)
+    }
+
+    /// Looks at a set that exists without taking part; see [`LimitSet::observe`].
+    ///
+    /// # Errors
+    ///
+    /// As [`attach`](Self::attach).
+    pub fn observe(&self, name: impl AsRef<OsStr>) -> Result<SetObserver, AttachError> {
+        SetObserver::new(self.segment.observe(name)?)
     }
 
     /// Creates a set without a name, for this process and those it forks.

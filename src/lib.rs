@@ -75,6 +75,7 @@ compile_error!(
 
 mod acquisition;
 mod answer;
+mod audit;
 mod background;
 mod builder;
 mod charge;
@@ -82,6 +83,7 @@ mod clock;
 mod cooldown;
 #[doc(hidden)]
 pub mod core;
+mod declared;
 #[doc(hidden)]
 pub mod engine;
 mod enter;
@@ -113,11 +115,13 @@ pub use crate::answer::{
     AcquireError, Denial, Holder, LimitStatus, ManageError, RunError, Statuses, TimedOut, Unavailable,
     UsageError,
 };
+pub use crate::audit::{Audit, AuditCheck, Finding, Gravity, Repaired};
 pub use crate::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
 pub use crate::charge::Charged;
 pub use crate::clock::Clock;
 pub use crate::cooldown::{CooldownStats, Pause};
 pub use crate::core::Participant;
+pub use crate::declared::Declaration;
 pub use crate::engine::Reason;
 pub use crate::future::{AcquireFuture, Started};
 pub use crate::limit::{
@@ -135,7 +139,8 @@ pub use crate::prefork::{
 pub use crate::queue::{Finished, QueueError, QueueStats, WorkItem, WorkQueue};
 pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
 pub use crate::segment::{
-    Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,
+    LentLife, Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions,
+    SemaphoreState,
 };
 pub use crate::set::LimitSet;
 

@@ -50,6 +50,10 @@ fn work(segment: &Segment, random: &mut Random) {
     }
     held.update(|words| {
         words.set(0, words.get(0)? + 1)?;
+        // An update takes so few instructions that kills would hardly ever hit one.
+        if random.below(8) == 0 {
+            std::thread::yield_now();
+        }
         words.set(1, words.get(1)? + 1)
     })
     .unwrap();

@@ -412,8 +412,8 @@ const ENTRY_NOT_NAMED: Mutation = Mutation {
 };
 const ENTRY_DROPPED: Mutation = Mutation {
     name: "entry_dropped",
-    breaks: "the twelfth word of a transaction, which is one of a grant, changes before its entry counts",
-    effect: Effect::LoseValue(Class::JournalLength, 12),
+    breaks: "the eleventh word of a transaction, which is one of a grant, changes before its entry counts",
+    effect: Effect::LoseValue(Class::JournalLength, 11),
 };
 /// Defects of whoever recovers.
 const OF_THE_SURVIVOR: [&str; 3] = ["skip_recovery", "undo_restores_nothing", NO_SECOND_RING.name];

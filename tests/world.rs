@@ -9,6 +9,8 @@ mod deaths;
 mod forks;
 #[path = "world/leftovers.rs"]
 mod leftovers;
+#[path = "world/lending.rs"]
+mod lending;
 #[path = "world/spaces.rs"]
 mod spaces;
 #[path = "support/mod.rs"]
@@ -42,6 +44,7 @@ fn main() {
         ("headless", deaths::headless_role),
         ("brood", deaths::brood_role),
         ("leftover", leftovers::role),
+        ("lend", lending::role),
         ("space", spaces::role),
         ("unseen", spaces::unseen_role),
         ("user", users::role),
@@ -104,6 +107,17 @@ fn main() {
             leftovers::of("returns")
         }),
     ] as [(&'static str, fn()); 18]);
+    tests.extend([
+        test!("3", "permits_of_a_killed_lender_stay_until_its_command_ends", lending::by_a_killed_lender),
+        test!(
+            "3",
+            "permits_return_though_the_command_left_something_behind",
+            lending::to_a_command_that_leaves_something_behind
+        ),
+        test!("3", "a_life_can_be_lent_again_when_it_is_back", lending::again),
+        test!("a_forked_child_of_a_lender_does_not_hide_its_death", lending::by_somebody_who_forked),
+        test!("3", "who_did_not_prepare_to_lend_its_life_is_told", lending::by_who_cannot),
+    ] as [(&'static str, fn()); 5]);
     support::main(roles, tests);
 }
 

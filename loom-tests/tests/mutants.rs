@@ -47,7 +47,6 @@ const FALSE_ALARM: Sign = Sign::Broken("a whole block was called DamagedJournal"
 const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are");
 const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
 const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
-const PLACE_TAKEN: Sign = Sign::Broken("is in use and in the list of free ones");
 const PLACE_LOST: Sign = Sign::Broken("not all entries are free");
 const LEFT_BEHIND: Sign = Sign::Broken("somebody is left in the queue");
 const IN_A_PAUSE: Sign = Sign::Broken("somebody was admitted in a pause");
@@ -96,7 +95,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("sleepers_bit_trusted", "recovery_rings", Sign::Deadlock),
     ("taken_not_counted", "permits_balance", OVER_ADMITTED),
     ("returned_twice", "permits_return_once", MISCOUNTED),
-    ("unlock_without_release", "timeout_against_grant", PLACE_TAKEN),
+    ("unlock_without_release", "timeout_against_grant", MISCOUNTED),
     ("lock_without_acquire", "cancel_passes_the_grant_on", LEFT_BEHIND),
     ("no_journal", "timeout_against_grant", MISCOUNTED),
     ("no_journal", "cancel_passes_the_grant_on", MISCOUNTED),

@@ -24,7 +24,7 @@ mod work;
 pub use self::cooldown::{BadSetting, Cooldown};
 pub use self::definition::Order;
 pub(crate) use self::definition::{Definition, Differs, config_fits};
-pub use self::settings::{CooldownSettings, RateSettings};
+pub use self::settings::{CooldownSettings, QueueSettings, RateSettings};
 pub use self::validate::{BadLimit, validate};
 pub(crate) use self::work::GivingUp;
 pub use self::work::QueueOptions;

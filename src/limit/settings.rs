@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Algorithm, Limit};
+use super::{Algorithm, Limit, QueueOptions};
 
 /// The settings of a rate, as they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,5 +59,34 @@ impl Limit {
             burst: rate.burst,
             resolution: rate.resolution,
         })
+    }
+}
+
+/// The settings of [`QueueOptions`]; see there for what each means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueSettings {
+    /// How many items there is room for.
+    pub items: u32,
+    /// Most bytes of an item.
+    pub item_bytes: u32,
+    /// Most bytes of a result.
+    pub result_bytes: u32,
+    /// How often an item is tried.
+    pub attempts: u32,
+    /// How often the other side may say "too many requests" to an item.
+    pub rate_limits: u32,
+}
+
+impl QueueOptions {
+    /// What they were set to.
+    pub fn settings(&self) -> QueueSettings {
+        QueueSettings {
+            items: self.items,
+            item_bytes: self.payload_bytes,
+            result_bytes: self.result_bytes,
+            attempts: self.giving_up.attempts,
+            rate_limits: self.giving_up.rate_limits,
+        }
     }
 }

@@ -89,7 +89,7 @@ pub(super) fn private(options: &SegmentOptions, map: Map, checked: Checked) -> R
 }
 
 fn enrolled(options: &SegmentOptions, view: View) -> Result<Segment, AttachError> {
-    let inner = Inner { enrolment: Enrolment::new(options.patience), view };
+    let inner = Inner { enrolment: Enrolment::new(options.patience, options.lends_life), view };
     inner.me()?;
     Ok(Segment { inner: Arc::new(inner) })
 }

@@ -40,6 +40,8 @@ const FEW_SLOTS: u32 = 64;
 pub(crate) struct Enrolment {
     /// How long to wait for somebody who is alive.
     patience: Duration,
+    /// Whether to be able to lend our life to a command.
+    lends_life: bool,
     patience_nanos: u64,
     /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
     turn: ForkLock,
@@ -50,9 +52,10 @@ pub(crate) struct Enrolment {
 }
 
 impl Enrolment {
-    pub(crate) fn new(patience: Duration) -> Self {
+    pub(crate) fn new(patience: Duration, lends_life: bool) -> Self {
         Self {
             patience,
+            lends_life,
             patience_nanos: clock::nanos(patience),
             turn: ForkLock::new(),
             epoch: AtomicU64::new(0),
@@ -111,7 +114,7 @@ impl Inner {
         let me = self.view.introduce(slot)?;
         // Nobody may use the name before it is certain that we keep it.
         self.view.clean_up(me, alone, deadline).map_err(|fault| self.attach_error(fault))?;
-        own.keep(pin);
+        own.keep(pin, self.enrolment.lends_life);
         self.enrolment.publish(me);
         Ok(me)
     }
@@ -124,6 +127,14 @@ impl Inner {
         let me = self.view.introduce(1)?;
         self.enrolment.publish(me);
         Ok(me)
+    }
+
+    /// Becomes nobody: what this process held under its name is a dead one's as soon as nothing holds the slot's byte.
+    /// The next use enrols anew.
+    pub(super) fn leave(&self, descriptors: &Descriptors) {
+        let _turn = self.enrolment.turn.lock();
+        self.enrolment.epoch.store(0, Release);
+        descriptors.unpin();
     }
 
     /// Removes the segment.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! name       which file a name is
+//! generated  names that nobody chose
 //! options    what a segment shall be
 //! create     complete or absent
 //! adopt      a file of somebody else becomes a segment
@@ -9,6 +10,7 @@
 //! view       regions of a checked mapping, as the protocol wants them
 //! bound      those regions, kept beside the mapping
 //! enrol      becoming a participant; again after a fork
+//! lend       a command that keeps its participant alive
 //! remove     so that everybody notices
 //! observer   looking without taking part
 //! ```
@@ -19,6 +21,8 @@ mod attach;
 mod bound;
 mod create;
 mod enrol;
+mod generated;
+mod lend;
 mod name;
 mod observer;
 mod options;
@@ -46,6 +50,7 @@ use crate::sys::machine::Machine;
 #[cfg(feature = "shared_memory")]
 pub(crate) use self::adopt::Adopted;
 pub(crate) use self::bound::{BoundBlock, BoundEngine};
+pub use self::lend::LentLife;
 pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;

@@ -25,6 +25,7 @@ pub struct SegmentOptions {
     pub(crate) patience: Duration,
     pub(crate) lock_slice: Duration,
     pub(crate) doorbell_slice: Duration,
+    pub(crate) lends_life: bool,
 }
 
 impl Default for SegmentOptions {
@@ -48,6 +49,7 @@ impl Default for SegmentOptions {
             patience: Duration::from_secs(5),
             lock_slice: Machine::LOCK_SLICE,
             doorbell_slice: Machine::DOORBELL_SLICE,
+            lends_life: false,
         }
     }
 }
@@ -131,6 +133,13 @@ impl SegmentOptions {
     /// How long this process sleeps before it looks for permits of the dead: 100 ms unless set.
     pub fn doorbell_slice(mut self, slice: Duration) -> Self {
         self.doorbell_slice = slice;
+        self
+    }
+
+    /// Prepares this process to lend its life to a command; see [`Segment::spawn_lending_life`]. It costs one open
+    /// descriptor. A child made by a bare `clone`, not by `fork`, inherits it, and then hides this process's death.
+    pub fn lends_life(mut self, yes: bool) -> Self {
+        self.lends_life = yes;
         self
     }
 

@@ -10,6 +10,9 @@
 //! * a forked child does not keep it alive, as it would with an inherited descriptor;
 //! * `exec` and every kind of death end it.
 //!
+//! Except for a participant that asked for it in advance: it keeps a descriptor as well, to lend its life to one
+//! command; see `kept`.
+//!
 //! Questions about others go through a second description that never holds a lock, because the kernel leaves
 //! out the asker's own locks: asked through the same description, our own slot would look free, and two
 //! threads of one process would take each other's lock. A descriptor is only a number, though: somebody may have
@@ -29,9 +32,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::fork::{self, ForkLock, InChild};
+use super::kept::Kept;
 use super::ofd::{self, Identity};
+use super::pin::{PIN_BYTES, Pin};
 
-const PIN_BYTES: usize = 4096;
 const INIT_LOCK: i64 = 0;
 
 /// This process's descriptors of one segment file, and its hold on a slot.
@@ -47,6 +51,8 @@ pub(crate) struct Descriptors {
     /// Address of the kept [`Pin`]; 0 for none.
     pin: AtomicUsize,
     pin_epoch: AtomicU64,
+    /// A descriptor of the pinned description, if it is to be lent.
+    pub(crate) kept: Kept,
     /// One thread at a time asks or replaces `check`.
     asking: ForkLock,
     writable: bool,
@@ -72,6 +78,7 @@ impl Descriptors {
             own_slot: AtomicU32::new(0),
             pin: AtomicUsize::new(0),
             pin_epoch: AtomicU64::new(0),
+            kept: Kept::none(identity),
             asking: ForkLock::new(),
             writable,
             path,
@@ -86,8 +93,14 @@ impl Descriptors {
 
     /// Gives the slot up and ends the registration; the descriptors are closed with the last reference.
     pub(crate) fn retire(self: &Arc<Self>) {
-        drop(Pin { address: self.pin.swap(0, AcqRel), epoch: self.pin_epoch.load(Acquire) });
+        self.unpin();
+        self.kept.forget();
         fork::unregister(self);
+    }
+
+    /// Gives the slot up, as far as this address space holds it.
+    pub(crate) fn unpin(&self) {
+        drop(Pin { address: self.pin.swap(0, AcqRel), epoch: self.pin_epoch.load(Acquire) });
     }
 
     /// True only if certainly nobody alive holds the slot's byte.
@@ -216,6 +229,7 @@ impl InChild for Descriptors {
         if self.leads_to_us(inherited) {
             ofd::close(inherited);
         }
+        self.kept.forget();
         self.own_slot.store(0, Release);
         self.own_epoch.store(fork::epoch(), Release);
     }
@@ -264,12 +278,19 @@ impl Own<'_> {
         Ok(None)
     }
 
-    /// Keeps the slot until [`Descriptors::retire`], and gives the init lock back.
-    pub(crate) fn keep(self, pin: Pin) {
+    /// Keeps the slot until [`Descriptors::retire`], and gives the init lock back. If it is `to_lend`, the descriptor
+    /// stays open.
+    pub(crate) fn keep(self, pin: Pin, to_lend: bool) {
         self.descriptors.pin_epoch.store(pin.epoch, Release);
         self.descriptors.pin.store(pin.address, Release);
         std::mem::forget(pin);
-        self.finish();
+        if to_lend {
+            ofd::unlock(self.descriptor(), INIT_LOCK, 1);
+            fork::without_forks(|| self.descriptors.kept.keep(self.descriptors.own.swap(ofd::NONE, AcqRel)));
+            std::mem::forget(self);
+        } else {
+            self.finish();
+        }
     }
 
     /// Gives the init lock back; a slot's byte lives on in its pin.
@@ -304,43 +325,6 @@ impl<'a> InitLock<'a> {
 impl Drop for InitLock<'_> {
     fn drop(&mut self) {
         ofd::unlock(self.0.as_raw_fd(), INIT_LOCK, 1);
-    }
-}
-
-/// A page of a description, mapped so that the description lives exactly as long as this address space.
-pub(crate) struct Pin {
-    address: usize,
-    epoch: u64,
-}
-
-impl Pin {
-    fn new(descriptor: RawFd) -> io::Result<Self> {
-        // SAFETY: a mapping without a fixed address replaces nothing, and without any access right nobody can
-        // read or write through it.
-        let page = unsafe {
-            libc::mmap(std::ptr::null_mut(), PIN_BYTES, libc::PROT_NONE, libc::MAP_SHARED, descriptor, 0)
-        };
-        if page == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let pin = Self { address: page.addr(), epoch: fork::epoch() };
-        // SAFETY: the range is the mapping just made.
-        if unsafe { libc::madvise(page, PIN_BYTES, libc::MADV_DONTFORK) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok(pin)
-    }
-}
-
-impl Drop for Pin {
-    fn drop(&mut self) {
-        // In a forked child the page is not there, and the address may be anything else by now.
-        if self.epoch == fork::epoch() && self.address != 0 {
-            let page = std::ptr::without_provenance_mut(self.address);
-            // SAFETY: addresses come from `new` alone, in this very process, and each is held by one `Pin` or
-            // by `Descriptors`, which hands it out once; no reference into the page can exist.
-            unsafe { libc::munmap(page, PIN_BYTES) };
-        }
     }
 }
 

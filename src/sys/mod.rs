@@ -6,6 +6,8 @@
 //! ofd        locks of open file descriptions
 //! file       opening, making and publishing segment files
 //! liveness   one kernel lock per participant, which ends exactly with its address space
+//! pin        what ties that lock to the address space
+//! kept       a descriptor of that lock, for those who lend their life to a command
 //! fork       noticing a fork; acting in the child
 //! clock      instants; boot and namespace identities
 //! process    forking workers; how they learn that they shall stop
@@ -17,10 +19,12 @@ pub(crate) mod clock;
 pub(crate) mod file;
 pub(crate) mod fork;
 pub(crate) mod futex;
+pub(crate) mod kept;
 pub(crate) mod liveness;
 pub(crate) mod machine;
 pub(crate) mod map;
 pub(crate) mod ofd;
+mod pin;
 pub(crate) mod process;
 #[cfg(feature = "raw_sync")]
 pub(crate) mod raw_event;

@@ -68,6 +68,21 @@ pub(crate) fn spawn(mut command: Command, signals: SigSet) -> io::Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
 }
 
+/// Lets a command inherit these descriptors, which stay open for the others, and unblocks these signals in it. They
+/// must be open when it is spawned.
+pub(crate) fn inherit<const N: usize>(command: &mut Command, descriptors: [RawFd; N], unblock: SigSet) {
+    let before = move || {
+        for descriptor in descriptors {
+            // SAFETY: clears the flag that closes a descriptor at exec, in the child alone; one that is not open is an
+            // error, not harm.
+            Errno::result(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })?;
+        }
+        Ok(unblock.thread_unblock()?)
+    };
+    // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
+    unsafe { command.pre_exec(before) };
+}
+
 /// Lets this process have SIGTERM when its parent ends.
 fn ends_with_parent() -> io::Result<()> {
     // SAFETY: only sets which signal this process gets when its parent ends.

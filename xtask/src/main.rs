@@ -1,12 +1,13 @@
 //! The project's own commands. `cargo xtask test` runs every check, the same as CI;
 //! `cargo xtask test loom` runs one part of it; `cargo xtask prove` runs the proofs at full depth;
-//! `cargo xtask bench` measures.
+//! `cargo xtask bench` measures; `cargo xtask pictures` makes the pictures of the command.
 //!
 //! A new subcommand is one row in `COMMANDS`; a new test part is one row in `parts::PARTS`.
 
 mod bench;
 mod leftovers;
 mod parts;
+mod pictures;
 mod prove;
 mod python;
 mod report;
@@ -57,6 +58,12 @@ const COMMANDS: &[Subcommand] = &[
         usage: "python [PYTEST ARGUMENT...]",
         about: "build, install and test the Python binding in a virtual environment under target/",
         run: python::command,
+    },
+    Subcommand {
+        name: "pictures",
+        usage: "pictures",
+        about: "make docs/pictures/top.svg and demo.svg from what the command prints, in tmux",
+        run: pictures::command,
     },
 ];
 

@@ -122,6 +122,14 @@ pub(crate) const PARTS: &[Part] = &[
         }),
     },
     Part {
+        name: "cli",
+        about: "the limitset command: every command, its JSON, its errors",
+        work: Work::Tests(|_| {
+            let args = ["test", "--no-fail-fast", "-p", "limitset-cli", "--bins", "--tests"];
+            Ok(vec![cargo(&args).and(&["--", "--show-output"])])
+        }),
+    },
+    Part {
         name: "interop",
         about: "beside the crates shared_memory and raw_sync",
         work: Work::Tests(|_| {

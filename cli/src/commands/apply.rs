@@ -1,0 +1,298 @@
+//! `limitset apply`: sets as a file describes them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::PathBuf;
+
+use limitset::error::AttachError;
+use limitset::{Limit, LimitSet, Segment, SetObserver};
+use serde::Serialize;
+
+use crate::context::{Context, Outcome};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::grammar::show_limit;
+use crate::set_file::{SetFile, group_name, live_limits};
+use crate::text;
+
+/// Create sets, or change them in place, as a file describes them
+///
+/// Shows the difference first. Numbers of limits, mode and group are changed live; anything else that differs is a
+/// conflict, and then nothing is changed at all. Sets that the file does not name are left alone.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The file, in TOML; - is standard input
+    file: PathBuf,
+    /// Show the difference, and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Applied {
+    dry_run: bool,
+    /// Whether the sets are now as the file says.
+    applied: bool,
+    sets: Vec<Plan>,
+}
+
+/// What is to be done about one set.
+#[derive(Debug, Serialize)]
+struct Plan {
+    name: String,
+    /// create, change, keep or conflict.
+    action: &'static str,
+    changes: Vec<Change>,
+    /// Whether it was done.
+    done: bool,
+    #[serde(skip)]
+    file: SetFile,
+    #[serde(skip)]
+    limits: Vec<Limit>,
+}
+
+#[derive(Debug, Serialize)]
+struct Change {
+    what: String,
+    from: Option<String>,
+    to: Option<String>,
+    /// Whether it can be done to a set that exists.
+    possible: bool,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
+    let sets = read(&args.file)?;
+    let mut plans = Vec::new();
+    for (name, file) in sets {
+        plans.push(plan(&name, file, context).map_err(|failure| failure.about(format_args!("[{name}]")))?);
+    }
+    let conflict = plans.iter().find(|plan| plan.action == "conflict").map(|plan| plan.name.clone());
+    // People see the difference before anything happens, programs one document at the end.
+    let mut applied = Applied { dry_run: args.dry_run, applied: false, sets: plans };
+    if !context.json {
+        let mut out = io::stdout().lock();
+        applied.sets.iter().try_for_each(|plan| plan.print(context, &mut out))?;
+        out.flush()?;
+    }
+    let is_done = !args.dry_run && conflict.is_none();
+    if is_done {
+        for plan in &mut applied.sets {
+            if let Err(failure) = plan.apply(context) {
+                let failure = failure.about(format_args!("[{}]", plan.name));
+                return Err(half_done(&applied, failure, context)?);
+            }
+            plan.done = true;
+        }
+        applied.applied = true;
+    }
+    let said = match (&conflict, is_done) {
+        (Some(_), _) => None,
+        (None, _) if applied.sets.is_empty() => Some("nothing to do: the file describes no set"),
+        (None, true) => Some("done"),
+        (None, false) => Some("nothing was changed: this was a dry run"),
+    };
+    context.print(&applied, |out| said.map_or(Ok(()), |said| writeln!(out, "{said}")))?;
+    match conflict {
+        None => Ok(Exit::Done),
+        Some(name) => Err(Failure::new(
+            Exit::Conflict,
+            "differs",
+            format!(
+                "{name} differs in what cannot be changed live, so nothing was changed: adjust the file, or stop its \
+                 users, `limitset rm {name}`, and apply again"
+            ),
+        )),
+    }
+}
+
+/// What went wrong after some sets were done: they stay so, and that has to be said.
+fn half_done(applied: &Applied, mut failure: Failure, context: &Context) -> Result<Failure, Failure> {
+    context.print(applied, |_| Ok(()))?;
+    let done: Vec<_> = applied.sets.iter().filter(|plan| plan.done).map(|plan| plan.name.as_str()).collect();
+    if !done.is_empty() {
+        failure.message += &format!("; before that were done: {}", done.join(", "));
+    }
+    Ok(failure)
+}
+
+fn read(path: &PathBuf) -> Result<BTreeMap<String, SetFile>, Failure> {
+    let text = if path.as_os_str() == "-" {
+        let mut text = String::new();
+        io::stdin().read_to_string(&mut text).map(|_| text)
+    } else {
+        fs::read_to_string(path)
+    };
+    let text = text.map_err(|error| Failure::from(error).about(path.display()))?;
+    // The library's message shows the line, with a mark below.
+    toml::from_str(&text).map_err(|error| {
+        let usage = Failure::new(Exit::Usage, "bad_file", error.message()).about(path.display());
+        Failure { excerpt: Some(error.to_string().trim_end().to_owned()), ..usage }
+    })
+}
+
+fn plan(name: &str, file: SetFile, context: &Context) -> Result<Plan, Failure> {
+    let limits = file.limits()?;
+    // Everything that can be wrong with it is found before anything is changed.
+    file.builder(context)?.bytes()?;
+    let mut plan =
+        Plan { name: name.to_owned(), action: "create", changes: Vec::new(), done: false, file, limits };
+    let found = LimitSet::builder().segment(Segment::options().any_owner(true)).observe(name);
+    let set = match found {
+        Ok(set) => set,
+        Err(AttachError::NotFound { .. }) => {
+            let added = |limit: &Limit| change("limit", None, Some(show_limit(limit)), true);
+            plan.changes = plan.limits.iter().map(added).collect();
+            return Ok(plan);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    plan.changes = differences(&plan, &set)?;
+    plan.action = match plan.changes.as_slice() {
+        [] => "keep",
+        changes if changes.iter().any(|it| !it.possible) => "conflict",
+        _ => "change",
+    };
+    Ok(plan)
+}
+
+fn change(what: &str, from: Option<String>, to: Option<String>, possible: bool) -> Change {
+    Change { what: what.to_owned(), from, to, possible }
+}
+
+fn differences(plan: &Plan, set: &SetObserver) -> Result<Vec<Change>, Failure> {
+    let (file, stats) = (&plan.file, set.stats()?);
+    let has = SetFile::of(set, &stats)?;
+    let mut changes = limit_changes(&live_limits(set, &stats), &plan.limits);
+    let declared = set.declaration();
+    let mut fixed = |what: &str, from: String, to: String| {
+        if from != to {
+            changes.push(change(what, Some(from), Some(to), false));
+        }
+    };
+    fixed("order", format!("{:?}", declared.order), format!("{:?}", file.order()?));
+    fixed("clock", declared.clock.name().to_owned(), file.clock()?.name().to_owned());
+    fixed("config", format!("{:?}", declared.config), format!("{:?}", file.config));
+    fixed("cooldown", declared.cooldown.to_string(), file.cooldown()?.to_string());
+    let queue = |it: Option<limitset::QueueOptions>| match it.map(|it| it.settings()) {
+        Some(it) => format!(
+            "{} items of {} bytes, results of {} bytes, {} attempts, {} rate limits",
+            it.items, it.item_bytes, it.result_bytes, it.attempts, it.rate_limits
+        ),
+        None => "none".to_owned(),
+    };
+    fixed("queue", queue(declared.queue), queue(file.queue()));
+    // What the file does not say may be as it is.
+    for (what, from, to) in
+        [("slots", declared.slots, file.slots), ("waiters", declared.waiters, file.waiters)]
+    {
+        fixed(what, from.to_string(), to.unwrap_or(from).to_string());
+    }
+    let about = fs::metadata(set.segment().info().path)?;
+    let mode = about.permissions().mode() & 0o777;
+    if let Some(to) = file.mode()?.filter(|to| *to != mode) {
+        changes.push(change("mode", Some(format!("{mode:o}")), Some(format!("{to:o}")), true));
+    }
+    if let Some(to) = file.group()?.filter(|to| *to != about.gid()) {
+        let from = has.group.unwrap_or_else(|| group_name(about.gid()));
+        changes.push(change("group", Some(from), Some(group_name(to)), true));
+    }
+    Ok(changes)
+}
+
+/// How limits differ. Only numbers can be changed; their order means nothing.
+fn limit_changes(has: &[Limit], wanted: &[Limit]) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for to in wanted {
+        let Some(from) = has.iter().find(|it| it.name() == to.name()) else {
+            changes.push(change("limit", None, Some(show_limit(to)), false));
+            continue;
+        };
+        if !is_same(from, to) {
+            let possible = is_same_but_for_numbers(from, to);
+            changes.push(change("limit", Some(show_limit(from)), Some(show_limit(to)), possible));
+        }
+    }
+    for from in has.iter().filter(|from| !wanted.iter().any(|it| it.name() == from.name())) {
+        changes.push(change("limit", Some(show_limit(from)), None, false));
+    }
+    changes
+}
+
+/// Whether two limits count alike. What is left to the library is compared as what it makes of it.
+fn is_same(a: &Limit, b: &Limit) -> bool {
+    let numbers = |it: &Limit| {
+        let burst = |rate: &limitset::limit::RateSettings| rate.burst.unwrap_or(rate.capacity);
+        (it.capacity(), it.rate_settings().map(|rate| (rate.window, burst(&rate))))
+    };
+    is_same_but_for_numbers(a, b) && numbers(a) == numbers(b)
+}
+
+fn is_same_but_for_numbers(a: &Limit, b: &Limit) -> bool {
+    let shape = |it: &Limit| {
+        let resolution = |rate: &limitset::limit::RateSettings| {
+            let usual = rate.algorithm.has_resolution().then_some(limitset::limit::DEFAULT_RESOLUTION);
+            rate.resolution.or(usual)
+        };
+        let rate = it.rate_settings().map(|rate| (rate.algorithm, resolution(&rate)));
+        (std::mem::discriminant(it), it.must_report(), rate)
+    };
+    shape(a) == shape(b)
+}
+
+impl Plan {
+    fn print(&self, context: &Context, out: &mut dyn Write) -> io::Result<()> {
+        let action = match self.action {
+            "create" => context.good("create"),
+            "change" => context.odd("change"),
+            "conflict" => context.bad("conflict"),
+            other => other.to_owned(),
+        };
+        writeln!(out, "{}: {action}", context.bold(&self.name))?;
+        for it in &self.changes {
+            let why = if it.possible || self.action == "create" { "" } else { "  (cannot be changed live)" };
+            let clean = |text: &Option<String>| text.as_deref().map(text::clean);
+            match (clean(&it.from), clean(&it.to)) {
+                (Some(from), Some(to)) => writeln!(out, "  ~ {} {from} -> {to}{why}", it.what)?,
+                (None, Some(to)) => writeln!(out, "  {} {} {to}{why}", context.good("+"), it.what)?,
+                (Some(from), None) => writeln!(out, "  {} {} {from}{why}", context.bad("-"), it.what)?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&self, context: &Context) -> Result<(), Failure> {
+        match self.action {
+            "create" => {
+                self.file.builder(context)?.create(&self.name)?;
+            }
+            "change" => {
+                let set = context.attach(&self.name)?;
+                let is_new = |limit: &&Limit| {
+                    let text = show_limit(limit);
+                    self.changes.iter().any(|it| it.what == "limit" && it.to.as_ref() == Some(&text))
+                };
+                let limits: Vec<Limit> = self.limits.iter().filter(is_new).cloned().collect();
+                if !limits.is_empty() {
+                    set.reconfigure(limits)?;
+                }
+                let path = set.segment().info().path;
+                if let Some(group) =
+                    self.file.group()?.filter(|_| self.changes.iter().any(|it| it.what == "group"))
+                {
+                    chown(&path, None, Some(group)).map_err(|error| Failure::from(error).about("group"))?;
+                }
+                if let Some(mode) =
+                    self.file.mode()?.filter(|_| self.changes.iter().any(|it| it.what == "mode"))
+                {
+                    let mode = fs::Permissions::from_mode(mode);
+                    fs::set_permissions(&path, mode).map_err(|error| Failure::from(error).about("mode"))?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,90 @@
+//! `limitset rm`: removing sets.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use limitset::error::AttachError;
+use limitset::{ParticipantInfo, Segment};
+use serde::Serialize;
+
+use crate::context::{Context, Outcome};
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// Remove sets
+///
+/// Every request to a set that was removed answers so, and its name is free again. Refuses while others are attached,
+/// and names them.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The sets
+    #[arg(required = true, value_name = "NAME")]
+    names: Vec<String>,
+    /// Also while others are attached, and also what is damaged and can no longer be opened
+    #[arg(long, short)]
+    force: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Removed {
+    removed: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
+    let mut removed = Removed { removed: Vec::new() };
+    for name in &args.names {
+        let done = remove(name, args.force, context);
+        if let Err(failure) = done {
+            // What is done is done, and has to be said.
+            context.print(&removed, |out| {
+                removed.removed.iter().try_for_each(|it| writeln!(out, "removed {it}"))
+            })?;
+            return Err(failure);
+        }
+        removed.removed.push(name.clone());
+    }
+    context.print(&removed, |out| removed.removed.iter().try_for_each(|it| writeln!(out, "removed {it}")))?;
+    Ok(Exit::Done)
+}
+
+fn remove(name: &str, force: bool, context: &Context) -> Result<(), Failure> {
+    let options = context.segment_options();
+    if !force {
+        let attached = Segment::options().any_owner(true).observe(name)?.participants();
+        if !attached.is_empty() {
+            return Err(Failure::new(Exit::Conflict, "in_use", in_use(name, &attached)));
+        }
+    }
+    match options.remove(name) {
+        Err(AttachError::Malformed { path, .. }) if force => Ok(unlink(&path)?),
+        done => Ok(done?),
+    }
+}
+
+fn in_use(name: &str, attached: &[ParticipantInfo]) -> String {
+    let one = |it: &ParticipantInfo| format!("{} ({}, user {})", it.pid, it.command, it.uid);
+    let shown: Vec<_> = attached.iter().take(8).map(one).collect();
+    let more = attached.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!(
+        "{name} is in use by process {}{more}: stop them, or use --force, and every request of theirs answers that it \
+         was removed",
+        shown.join(", ")
+    )
+}
+
+/// Takes away the name of what is no usable segment, if it ever was one.
+fn unlink(path: &Path) -> Result<(), Failure> {
+    let mut start = Vec::new();
+    File::open(path)?.take(8).read_to_end(&mut start)?;
+    let is_named = path.parent() == Some(Path::new("/dev/shm"));
+    if !is_named && start != b"LIMITSET" {
+        let message = format!(
+            "{} does not begin as a segment does: remove it by hand if it is in the way",
+            path.display()
+        );
+        return Err(Failure::new(Exit::Unsound, "malformed", message));
+    }
+    Ok(fs::remove_file(path)?)
+}

@@ -1,0 +1,187 @@
+//! What went wrong: the library's words, an exit code, and a stable word for programs.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use limitset::error::{AttachError, CreateError, SyncError};
+use limitset::limit::BadLimit;
+use limitset::{AcquireError, ManageError, OpenError, Unavailable};
+use serde_json::json;
+
+use crate::context::Context;
+use crate::exit::Exit;
+use crate::grammar::BadText;
+use crate::text;
+
+/// A command that did not do what was asked.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// Stable, for programs.
+    pub(crate) code: &'static str,
+    /// What was found, what was expected, what to do.
+    pub(crate) message: String,
+    /// Where in a text: the text with a mark below it.
+    pub(crate) excerpt: Option<String>,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, code: &'static str, message: impl Display) -> Self {
+        Self { exit, code, message: message.to_string(), excerpt: None }
+    }
+
+    /// A command line that makes no sense.
+    pub(crate) fn usage(message: impl Display) -> Self {
+        Self::new(Exit::Usage, "usage", message)
+    }
+
+    /// Adds what it is about in front.
+    pub(crate) fn about(mut self, what: impl Display) -> Self {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
+    pub(crate) fn print(&self, context: &Context, out: &mut dyn Write) -> io::Result<()> {
+        // Nobody reads what a closed pipe was sent, and nobody is to blame.
+        if self.code == "broken_pipe" {
+            return Ok(());
+        }
+        if context.json {
+            let error = json!({ "code": self.code, "exit": self.exit.number(), "message": self.message });
+            return writeln!(out, "{}", json!({ "error": error }));
+        }
+        writeln!(out, "limitset: {}", text::clean(&self.message))?;
+        match &self.excerpt {
+            Some(excerpt) => writeln!(out, "{excerpt}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<AttachError> for Failure {
+    fn from(error: AttachError) -> Self {
+        let (exit, code) = match &error {
+            AttachError::Name(_) => (Exit::Usage, "bad_name"),
+            AttachError::NotFound { .. } => (Exit::NoSet, "no_such_set"),
+            AttachError::Removed { .. } => (Exit::NoSet, "removed"),
+            AttachError::Permission { .. } => (Exit::NoPermission, "no_permission"),
+            AttachError::Owner { path, found, expected } => {
+                let message = format!(
+                    "{} belongs to user {found}, this is user {expected}: it may have been planted there; use \
+                     --any-owner if it is meant to be shared",
+                    path.display()
+                );
+                return Self::new(Exit::NoPermission, "other_owner", message);
+            }
+            AttachError::Malformed { .. } => (Exit::Unsound, "malformed"),
+            AttachError::Damaged { .. } => (Exit::Unsound, "damaged"),
+            AttachError::NotAFile { .. } | AttachError::NotASet { .. } => (Exit::Unsound, "not_a_set"),
+            AttachError::Differs { .. } => (Exit::Conflict, "differs"),
+            AttachError::Busy { .. } => (Exit::Unavailable, "busy"),
+            AttachError::TooManyParticipants { .. } => (Exit::Unavailable, "too_many_participants"),
+            _ => (Exit::Failed, "failed"),
+        };
+        Self::new(exit, code, error)
+    }
+}
+
+impl From<CreateError> for Failure {
+    fn from(error: CreateError) -> Self {
+        let (exit, code) = match error {
+            CreateError::Attach(error) => return error.into(),
+            CreateError::Option(_) => (Exit::Usage, "bad_option"),
+            CreateError::Exists { .. } => (Exit::Conflict, "exists"),
+            CreateError::NoSpace { .. } => (Exit::Failed, "no_space"),
+            CreateError::Group { .. } => (Exit::NoPermission, "no_permission"),
+            _ => (Exit::Failed, "failed"),
+        };
+        Self::new(exit, code, error)
+    }
+}
+
+impl From<BadLimit> for Failure {
+    fn from(error: BadLimit) -> Self {
+        Self::new(Exit::Usage, "bad_limit", error)
+    }
+}
+
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Segment(error) => error.into(),
+            OpenError::Limit(error) => error.into(),
+            other => Self::new(Exit::Usage, "bad_setting", other),
+        }
+    }
+}
+
+impl From<Unavailable> for Failure {
+    fn from(error: Unavailable) -> Self {
+        match error {
+            Unavailable::Enrol(error) => error.into(),
+            Unavailable::Damaged(_) => Self::new(Exit::Unsound, "damaged", error),
+            other => Self::new(Exit::Unavailable, "unavailable", other),
+        }
+    }
+}
+
+impl From<ManageError> for Failure {
+    fn from(error: ManageError) -> Self {
+        let (exit, code) = match error {
+            ManageError::Unavailable(why) => return (*why).into(),
+            ManageError::Limit(error) => return error.into(),
+            ManageError::UnknownKey { .. } => (Exit::Usage, "unknown_key"),
+            ManageError::NotNumbers { .. } => (Exit::Conflict, "differs"),
+            ManageError::Removed => (Exit::NoSet, "removed"),
+            _ => (Exit::Failed, "failed"),
+        };
+        Self::new(exit, code, error)
+    }
+}
+
+impl From<SyncError> for Failure {
+    fn from(error: SyncError) -> Self {
+        let (exit, code) = match error {
+            SyncError::Enrol(error) => return error.into(),
+            SyncError::Damaged(_) => (Exit::Unsound, "damaged"),
+            SyncError::Busy { .. } => (Exit::Unavailable, "busy"),
+            SyncError::Removed => (Exit::NoSet, "removed"),
+            _ => (Exit::Failed, "failed"),
+        };
+        Self::new(exit, code, error)
+    }
+}
+
+impl From<AcquireError> for Failure {
+    fn from(error: AcquireError) -> Self {
+        let (exit, code) = match error {
+            AcquireError::Unavailable(why) => return (*why).into(),
+            AcquireError::Denied(_) => (Exit::Later, "denied"),
+            AcquireError::Queued { .. } => (Exit::Later, "queued"),
+            AcquireError::CoolingDown { .. } => (Exit::Later, "cooling_down"),
+            AcquireError::QueueFull { .. } => (Exit::Later, "queue_full"),
+            AcquireError::TimedOut(_) => (Exit::Later, "timed_out"),
+            AcquireError::Never { .. } => (Exit::Never, "never"),
+            AcquireError::BadRequest(_) => (Exit::Usage, "bad_request"),
+            AcquireError::Removed => (Exit::NoSet, "removed"),
+            _ => (Exit::Failed, "failed"),
+        };
+        Self::new(exit, code, error)
+    }
+}
+
+impl From<BadText> for Failure {
+    fn from(error: BadText) -> Self {
+        Self { excerpt: Some(error.excerpt()), ..Self::new(Exit::Usage, "bad_text", &error) }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(Exit::Done, "broken_pipe", error),
+            io::ErrorKind::PermissionDenied => Self::new(Exit::NoPermission, "no_permission", error),
+            _ => Self::new(Exit::Failed, "failed", error),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What every segment has: header, definition, blocks with a lock and a journal, semaphores.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+
+use super::{Audit, AuditCheck};
+use crate::core::owner::slot_of;
+use crate::core::{Block, Participant};
+use crate::error::SyncError;
+
+use crate::layout::header::{HEADER_BYTES, Header, RegionEntry};
+use crate::limit::Definition;
+use crate::segment::View;
+use crate::sys::machine::Machine;
+
+/// Looks at a lock and its journal before taking its holder to be at work.
+const TRIES: u32 = 1_000;
+
+pub(super) fn check(view: &View, audit: &mut Audit) -> Result<(), SyncError> {
+    header(view, audit.begin("header"));
+    if view.definition.is_some() {
+        definition(view, audit.begin("definition"));
+    }
+    let locks = audit.begin("locks and journals");
+    for region in view.blocks() {
+        locks.looked_at += 1;
+        block(&name(region), &view.block(region)?, locks);
+    }
+    if !audit.is_sound() {
+        return Ok(());
+    }
+    let mut semaphores = Vec::new();
+    for (region, _) in view.semaphores() {
+        semaphores.push((name(&region), view.semaphore_state(&region)?));
+    }
+    if semaphores.is_empty() {
+        return Ok(());
+    }
+    let check = audit.begin("semaphores");
+    for (label, state) in semaphores {
+        check.looked_at += 1;
+        let held: u128 = state.holders.iter().map(|(_, held)| u128::from(*held)).sum();
+        if held != u128::from(state.taken) {
+            check.broken(format_args!("{label}: {} permits are taken, its holders have {held}", state.taken));
+        }
+        if state.taken > state.capacity {
+            check.broken(format_args!("{label}: {} permits are taken of {}", state.taken, state.capacity));
+        }
+        for (who, held) in &state.holders {
+            holder(view, *who, &format!("{held} permits of {label}"), check);
+        }
+    }
+    Ok(())
+}
+
+/// Whether whoever is said to hold something can be.
+pub(super) fn holder(view: &View, who: Participant, what: &str, check: &mut AuditCheck) {
+    let Participant { slot, generation } = who;
+    let slots = view.slots();
+    if slot == 0 || slot > slots.count() {
+        check.broken(format_args!("{what} are with slot {slot}, there are {}", slots.count()));
+    } else if generation == 0 {
+        check.broken(format_args!("{what} are with slot {slot} and no owner of it"));
+    } else if generation > slots.generation(slot) {
+        let had = slots.generation(slot);
+        check.broken(format_args!("{what} are with owner {generation} of slot {slot}, which has had {had}"));
+    } else if slots.is_dead(who) {
+        check.pending(format_args!("{what} are with owner {generation} of slot {slot}, who is dead"));
+    }
+}
+
+/// What to call a block.
+fn name(region: &RegionEntry) -> String {
+    match region.label() {
+        [] => "the set".to_owned(),
+        label => format!("{:?}", String::from_utf8_lossy(label)),
+    }
+}
+
+fn header(view: &View, check: &mut AuditCheck) {
+    check.looked_at = 1;
+    let bytes = bytes(view, 0, HEADER_BYTES.into());
+    if let Err(error) = Header::check(&bytes, view.checked.header.total_bytes) {
+        check.broken(error);
+    } else if bytes.get(..size_of::<Header>()) != Some(bytemuck::bytes_of(&view.checked.header)) {
+        check.broken("the header has changed since the segment was opened; it never does");
+    }
+}
+
+fn definition(view: &View, check: &mut AuditCheck) {
+    let (Some(region), Some(opened)) = (&view.checked.definition, &view.definition) else { return };
+    check.looked_at = opened.limits.len() as u64;
+    match Definition::decode(&bytes(view, region.offset, region.length)) {
+        Err(what) => check.broken(format_args!("the definition of limits {what}")),
+        Ok(now) if now != **opened => {
+            check.broken("the definition of limits has changed since the segment was opened; it never does");
+        }
+        Ok(_) => {}
+    }
+}
+
+/// A copy of bytes that never change.
+fn bytes(view: &View, offset: u64, length: u64) -> Vec<u8> {
+    let words = view.map.words64(offset, usize::try_from(length / 8).unwrap_or(0));
+    words.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect()
+}
+
+/// Lock, version and journal of a block. A holder that is alive and at work is left alone.
+fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
+    let deposed = block.deposed.load(Relaxed);
+    if deposed != 0 {
+        check.broken(format_args!("{label}: {deposed} unlocks found the lock in other hands"));
+    }
+    if block.closed.load(Relaxed) != 0 {
+        check.pending(format_args!("{label}: was removed, or is being removed"));
+    }
+    for _ in 0..TRIES {
+        let version = block.version.load(Acquire);
+        let lock = block.lock.load(Acquire);
+        let length = block.journal_length.load(Relaxed);
+        std::sync::atomic::fence(Acquire);
+        if block.version.load(Relaxed) != version || block.lock.load(Relaxed) != lock {
+            continue;
+        }
+        let slot = slot_of(lock);
+        let is_at_work = version & 1 != 0;
+        if slot != 0 && block.slots.is_word_dead(lock) {
+            if slot > block.slots.count() {
+                let slots = block.slots.count();
+                check.broken(format_args!("{label}: its lock names slot {slot}, there are {slots}"));
+            } else {
+                check.pending(format_args!(
+                    "{label}: slot {slot} died with its lock: the next one takes over"
+                ));
+            }
+        } else if slot != 0 {
+            // Alive: what it is doing is its business.
+            if !is_at_work && length != 0 {
+                continue;
+            }
+            return;
+        }
+        match (is_at_work, length) {
+            (false, 0) => {}
+            (false, _) => check.broken(format_args!(
+                "{label}: its journal has {length} entries though nobody changes anything: the next one would undo them"
+            )),
+            (true, _) if slot == 0 => check.broken(format_args!(
+                "{label}: was left in the middle of a change, and nobody holds its lock"
+            )),
+            (true, length) => journal(label, block, length, check),
+        }
+        return;
+    }
+}
+
+/// A journal that the next holder of the lock will undo.
+fn journal(label: &str, block: &Block<'_, Machine>, length: u64, check: &mut AuditCheck) {
+    let most = block.journal.len() / 2;
+    let entries = usize::try_from(length).ok().filter(|length| *length <= most);
+    let Some(entries) = entries.and_then(|entries| block.journal.get(..2 * entries)) else {
+        check.broken(format_args!("{label}: its journal says {length} entries, it has room for {most}"));
+        return;
+    };
+    for [index, _] in entries.as_chunks::<2>().0 {
+        let (index, words) = (index.load(Relaxed), block.words.len());
+        if usize::try_from(index).map_or(true, |index| index >= words) {
+            check.broken(format_args!("{label}: its journal names word {index}, there are {words}"));
+        }
+    }
+    if length > 0 {
+        check.pending(format_args!("{label}: a change was left half done, and will be undone"));
+    }
+}

@@ -1,0 +1,33 @@
+//! Names that nobody chose: for sets that a program makes for its own processes and does not name.
+
+use super::Segment;
+use crate::sys::clock;
+
+/// What every generated name starts with.
+const GENERATED: &str = "auto-";
+
+impl Segment {
+    /// A name that nobody else has, `auto-<pid>-<random hex>`: for a program that shares a set among its processes and
+    /// has no name for it. `limitset gc` removes such sets when nobody is attached; no other name is ever removed so.
+    ///
+    /// ```
+    /// use limitset::Segment;
+    ///
+    /// let name = Segment::generated_name();
+    /// assert!(name.starts_with(&format!("auto-{}-", std::process::id())));
+    /// assert!(Segment::is_generated_name(&name) && !Segment::is_generated_name("auto-mobile"));
+    /// ```
+    pub fn generated_name() -> String {
+        let random = u128::from_ne_bytes(clock::random()) >> 64;
+        format!("{GENERATED}{}-{random:016x}", std::process::id())
+    }
+
+    /// Whether a name is of the form that [`generated_name`](Self::generated_name) makes.
+    pub fn is_generated_name(name: &str) -> bool {
+        let rest = name.strip_prefix(GENERATED).and_then(|rest| rest.split_once('-'));
+        rest.is_some_and(|(pid, random)| {
+            let is_hex = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+            pid.parse::<u32>().is_ok() && !random.is_empty() && random.chars().all(is_hex)
+        })
+    }
+}
