@@ -44,20 +44,13 @@ where
     let sleeper = Arc::new(Sleeper::default());
     let waker = Waker::from(sleeper.clone());
     loop {
-        let answer = py.detach(|| {
-            loop {
-                let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
-                match polled {
-                    Poll::Ready(answer) => return Some(answer),
-                    Poll::Pending if sleeper.sleep() => {}
-                    Poll::Pending => return None,
-                }
-            }
-        });
-        match answer {
-            Some(answer) => return Bound::new(py, translate(py, answer)?),
-            None => py.check_signals()?,
+        let polled = py.detach(|| Pin::new(&mut future).poll(&mut Context::from_waker(&waker)));
+        if let Poll::Ready(answer) = polled {
+            return Bound::new(py, translate(py, answer)?);
         }
+        // Right before the sleep: a signal that comes later ends it.
+        py.check_signals()?;
+        py.detach(|| sleeper.sleep());
     }
 }
 
@@ -80,14 +73,14 @@ struct Sleeper {
     is_woken: AtomicU32,
 }
 
-/// A signal that came just before the sleep does not end it; this does.
-static LONGEST_SLEEP: libc::timespec = libc::timespec { tv_sec: 1, tv_nsec: 0 };
+/// A signal that comes between the last look for one and the sleep does not end it; this does.
+static LONGEST_SLEEP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 impl Sleeper {
-    /// Sleeps; false if there may be a signal to look after instead.
-    fn sleep(&self) -> bool {
+    /// Sleeps until it is woken, a signal comes, or a while has passed.
+    fn sleep(&self) {
         if self.is_woken.swap(0, Acquire) != 0 {
-            return true;
+            return;
         }
         // With a timeout the call never restarts by itself after a signal, whatever the handler asks for.
         // SAFETY: the word and the timespec are alive for the whole call; the kernel only reads them.
@@ -100,7 +93,8 @@ impl Sleeper {
                 &raw const LONGEST_SLEEP,
             )
         };
-        self.is_woken.swap(0, Acquire) != 0
+        // Before the look that follows: who wakes us after it is not forgotten.
+        self.is_woken.swap(0, Acquire);
     }
 }
 
