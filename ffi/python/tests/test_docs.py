@@ -79,7 +79,8 @@ def serve(folder, *arguments):
 
 
 SERVERS = {
-    "app.py": ["-m", "gunicorn", "--no-control-socket", "--bind", "fd://FD", "--log-level", "warning", "app:application"],
+    "app.py": ["-m", "gunicorn", "--no-control-socket", "--graceful-timeout", "5", "--bind", "fd://FD",
+               "--log-level", "warning", "app:application"],
     "asgi_app.py": ["-m", "uvicorn", "--workers", "4", "--lifespan", "off", "--fd", "FD", "--log-level", "warning",
                     "asgi_app:application"],
 }
