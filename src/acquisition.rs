@@ -236,7 +236,10 @@ impl Acquisition {
         self.release_in_place()
     }
 
-    fn release_in_place(&mut self) -> Result<(), UsageError> {
+    /// [`release`](Self::release) for bindings, which cannot give it away; not covered by semantic versioning.
+    #[doc(hidden)]
+    #[inline]
+    pub fn release_in_place(&mut self) -> Result<(), UsageError> {
         self.end(self.released(), self.set.segment().patience())?;
         if self.charges.iter().any(|charge| charge.owes_report) { Err(self.unreported()) } else { Ok(()) }
     }

@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::engine::{Judged, Standing};
 use crate::error::{AttachError, Damage};
+use crate::limit::Limit;
 use crate::request::{BadRequest, Keys};
 
 /// Why nothing was acquired. Nothing was charged.
@@ -161,6 +162,11 @@ impl Statuses {
     /// The status of one limit.
     pub fn get(&self, key: &str) -> Option<LimitStatus<'_>> {
         self.iter().find(|status| status.key == key)
+    }
+
+    /// A limit as it was declared.
+    pub fn declared(&self, key: &str) -> Option<&Limit> {
+        self.keys.limits.iter().find(|limit| limit.name() == key)
     }
 
     /// The limit that is most in the way: permits that others hold, else the rate that takes longest.

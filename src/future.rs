@@ -9,11 +9,12 @@ use std::time::Duration;
 use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, RunError};
 use crate::engine::Wants;
+use crate::events;
 use crate::helper::{self, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
-use crate::sys::fork;
-use crate::wait::{Ask, Joined, Waiting};
+use crate::sys::{clock, fork};
+use crate::wait::{Ask, Joined, LAST_LOCK, Waiting};
 
 impl LimitSet {
     /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
@@ -58,6 +59,59 @@ impl LimitSet {
         self.future(wants, u64::MAX, request.name())
     }
 
+    /// Acquires what is asked for if the limits allow it now, and joins the queue if not: what is granted at once costs
+    /// no future. For callers that wait in their own way, such as bindings of other languages. Time begins now.
+    ///
+    /// ```
+    /// use limitset::{LimitSet, ResourceLimit, Started};
+    ///
+    /// let limits = LimitSet::builder().limit(ResourceLimit::new("connections", 1)).in_memory()?;
+    /// let Started::Granted(held) = limits.start_acquire((), None)? else { panic!("there is one") };
+    /// let Started::Waiting(future) = limits.start_acquire((), None)? else { panic!("there is no other") };
+    /// drop(future); // leaves the queue
+    /// # held.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`acquire`](Self::acquire), if waiting is of no use.
+    #[inline]
+    pub fn start_acquire<'r>(
+        &self,
+        request: impl Into<Request<'r>>,
+        timeout: Option<Duration>,
+    ) -> Result<Started, AcquireError> {
+        let request = request.into();
+        let mut scratch = Wants::none();
+        let wants = self.keys().wants(&request, &mut scratch)?;
+        let ask = Ask { wants, owing: u64::MAX, label: request.name() };
+        let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
+        match self.enter_at_once(wants, u64::MAX, patience.min(self.segment().patience())) {
+            Ok(Some(granted)) => {
+                events::granted(self, ask.label, granted.ticket);
+                Ok(Started::Granted(ask.acquisition(self, &granted)))
+            }
+            Ok(None) => self.start_waiting(&ask, timeout),
+            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
+        }
+    }
+
+    #[cold]
+    fn start_waiting(&self, ask: &Ask<'_>, timeout: Option<Duration>) -> Result<Started, AcquireError> {
+        match self.join(ask, timeout, true) {
+            Ok(Ok(Joined::Granted(acquisition))) => Ok(Started::Granted(acquisition)),
+            Ok(Ok(Joined::Waiting(waiting))) => {
+                let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);
+                future.timeout = timeout;
+                future.state = State::Waiting { waiting, ticket: None, epoch: fork::epoch() };
+                Ok(Started::Waiting(Box::new(future)))
+            }
+            Ok(Err(refusal)) => Err(refusal),
+            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
+        }
+    }
+
     pub(crate) fn future(
         &self,
         wants: Result<Wants, BadRequest>,
@@ -83,6 +137,15 @@ impl LimitSet {
     }
 }
 
+/// What came of [`LimitSet::start_acquire`].
+#[derive(Debug)]
+pub enum Started {
+    /// It was granted at once.
+    Granted(Acquisition),
+    /// It waits in the queue, and was not polled yet.
+    Waiting(Box<AcquireFuture>),
+}
+
 /// An acquisition to come; see [`LimitSet::acquire_async`].
 #[must_use = "nothing is asked for before it is polled"]
 pub struct AcquireFuture {
@@ -98,8 +161,8 @@ enum State {
     New,
     Waiting {
         waiting: Waiting,
-        /// Where the helper knows it by; gone once it has been woken.
-        ticket: Ticket,
+        /// Where the helper knows it by; gone once it has been woken. None before it is polled.
+        ticket: Option<Ticket>,
         /// The process that it belongs to.
         epoch: u64,
     },
@@ -131,7 +194,7 @@ impl AcquireFuture {
         };
         match helper::watch(&self.set, &waiting, context.waker()) {
             Ok(ticket) => {
-                self.state = State::Waiting { waiting, ticket, epoch: fork::epoch() };
+                self.state = State::Waiting { waiting, ticket: Some(ticket), epoch: fork::epoch() };
                 Poll::Pending
             }
             Err(trouble) => {
@@ -146,7 +209,7 @@ impl AcquireFuture {
             return Poll::Pending;
         };
         let ask = Ask { wants, owing: self.owing, label: self.label.as_deref() };
-        if helper::is_asleep(&self.set, ticket, context.waker()) {
+        if ticket.is_some_and(|ticket| helper::is_asleep(&self.set, &ticket, context.waker())) {
             return Poll::Pending;
         }
         match waiting.look(&self.set, &ask, false) {
@@ -156,7 +219,7 @@ impl AcquireFuture {
             }
             None => match helper::watch(&self.set, waiting, context.waker()) {
                 Ok(new) => {
-                    *ticket = new;
+                    *ticket = Some(new);
                     Poll::Pending
                 }
                 Err(trouble) => {
@@ -195,7 +258,9 @@ impl Drop for AcquireFuture {
         if let (State::Waiting { waiting, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
             && *epoch == fork::epoch()
         {
-            helper::forget(ticket);
+            if let Some(ticket) = ticket {
+                helper::forget(ticket);
+            }
             waiting.abandon(&self.set, &ask);
         }
     }

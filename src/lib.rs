@@ -106,6 +106,7 @@ mod queue;
 mod request;
 mod segment;
 mod set;
+mod standing;
 pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
 mod sys;
@@ -124,7 +125,7 @@ pub use crate::cooldown::{CooldownStats, Pause};
 pub use crate::core::Participant;
 pub use crate::declared::Declaration;
 pub use crate::engine::Reason;
-pub use crate::future::AcquireFuture;
+pub use crate::future::{AcquireFuture, Started};
 pub use crate::interrupt::Interrupt;
 pub use crate::limit::{
     Algorithm, BadSetting, CallLimit, Cooldown, Limit, Order, QueueOptions, RateLimit, Report, ResourceLimit,

@@ -173,7 +173,7 @@ pub(crate) struct Ask<'a> {
 }
 
 impl Ask<'_> {
-    fn acquisition(&self, set: &LimitSet, granted: &Granted) -> Acquisition {
+    pub(crate) fn acquisition(&self, set: &LimitSet, granted: &Granted) -> Acquisition {
         Acquisition::new(set.clone(), self.wants, self.owing, granted)
     }
 }

@@ -14,6 +14,7 @@ mod ours;
 mod plot;
 mod probe;
 mod processes;
+mod python;
 mod redis;
 mod report;
 mod results;
@@ -36,7 +37,7 @@ const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only NAME]... [--out DIR]
 
   --quick      about a minute: shorter batches, more noise
-  --only NAME  only this bench: uncontended, clocks, processes, handover, attach, c or growth;
+  --only NAME  only this bench: uncontended, clocks, processes, handover, attach, c, python or growth;
                prints the page instead of writing it, unless --out is given
   --out DIR    where RESULTS.md and results.svg go; benches/ unless given
 ";
@@ -51,6 +52,7 @@ const BENCHES: &[(&str, RunBench)] = &[
     ("handover", |plan, _| handover::run(plan)),
     ("attach", |plan, _| attach::run(plan)),
     ("c", |plan, _| c::run(plan)),
+    ("python", |plan, _| python::run(plan)),
     ("growth", |plan, _| growth::run(plan)),
 ];
 

@@ -95,6 +95,27 @@ pub fn all(results: &Results) -> Vec<Target> {
             "three/rust",
             AtMost(1.25),
         ),
+        time(
+            "Python: 3 limits as a `with` block / `with multiprocessing.Lock()`",
+            "python",
+            "python/ours",
+            "python/lock",
+            AtMost(1.5),
+        ),
+        time(
+            "Python: PyrateLimiter's multiprocess bucket / 3 limits as a `with` block",
+            "python",
+            "python/pyrate",
+            "python/ours",
+            AtLeast(100.0),
+        ),
+        time(
+            "Python: concurry's process mode / 3 limits as a `with` block",
+            "python",
+            "python/concurry",
+            "python/ours",
+            AtLeast(100.0),
+        ),
     ];
     let curves: [(&str, &str, &[usize]); 3] = [
         ("limits that are not asked for", "idle-limits", &growth::IDLE_LIMITS),

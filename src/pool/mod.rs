@@ -2,6 +2,7 @@
 
 mod description;
 mod source;
+mod waiting;
 
 use std::fmt;
 use std::sync::Arc;
@@ -185,33 +186,6 @@ impl LimitPool {
             let left = Duration::from_nanos(deadline.saturating_sub(clock::monotonic()));
             set.acquire_timeout(request, left)
         })
-    }
-
-    /// As [`acquire`](Self::acquire), without blocking the thread.
-    ///
-    /// # Errors
-    ///
-    /// The same.
-    pub async fn acquire_async<'r>(
-        &self,
-        request: impl Into<Request<'r>>,
-    ) -> Result<Acquisition, AcquireError> {
-        let request = request.into();
-        // One that is removed while it is waited for costs a round.
-        let mut turns = self.turns();
-        loop {
-            let index = match self.balance {
-                Balance::FirstFree => match self.first_free(&request) {
-                    Err((index, refusal)) if is_worth_waiting(&refusal) => index,
-                    answer => return answer.map_err(|(_, refusal)| refusal),
-                },
-                _ => turns.next().ok_or(AcquireError::Removed)?,
-            };
-            let set = self.sets.get(index).ok_or(AcquireError::Removed)?;
-            if let Some(answer) = self.counted(index, set.acquire_async(request.clone()).await) {
-                return answer;
-            }
-        }
     }
 
     fn wait(

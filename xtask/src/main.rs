@@ -10,6 +10,7 @@ mod leftovers;
 mod parts;
 mod pictures;
 mod prove;
+mod python;
 mod report;
 mod run;
 mod tally;
@@ -58,6 +59,12 @@ const COMMANDS: &[Subcommand] = &[
         usage: "install-c --prefix DIR",
         about: "build the C binding and install header, libraries and pkg-config file",
         run: install_c::command,
+    },
+    Subcommand {
+        name: "python",
+        usage: "python [PYTEST ARGUMENT...]",
+        about: "build, install and test the Python binding in a virtual environment under target/",
+        run: python::command,
     },
     Subcommand {
         name: "pictures",

@@ -30,12 +30,17 @@ pub(crate) struct Step {
     pub(crate) rustdoc_flags: Option<&'static str>,
 }
 
+/// The Python binding: a workspace of its own.
+const PYTHON: &str = "ffi/python/Cargo.toml";
+
 pub(crate) const PARTS: &[Part] = &[
     Part {
         name: "fmt",
         about: "the source is formatted",
         work: Work::Check(|| {
-            vec![Step { component: Some("rustfmt"), ..cargo(&["fmt", "--all", "--check"]) }]
+            let rustfmt = |args: &[&str]| Step { component: Some("rustfmt"), ..cargo(args) };
+            let python = ["fmt", "--manifest-path", PYTHON, "--check"];
+            vec![rustfmt(&["fmt", "--all", "--check"]), rustfmt(&python)]
         }),
     },
     Part {
@@ -46,7 +51,10 @@ pub(crate) const PARTS: &[Part] = &[
                 let step = cargo(&["clippy", "--workspace", "--all-targets"]).and(features);
                 Step { component: Some("clippy"), ..step.and(&["--", "-D", "warnings"]) }
             };
-            vec![with(&[]), with(&["--all-features"])]
+            let python =
+                ["clippy", "--manifest-path", PYTHON, "--target-dir", "target/python", "--all-targets"];
+            let python = cargo(&python).and(&["--", "-D", "warnings"]);
+            vec![with(&[]), with(&["--all-features"]), Step { component: Some("clippy"), ..python }]
         }),
     },
     Part {
@@ -140,6 +148,11 @@ pub(crate) const PARTS: &[Part] = &[
         work: Work::Tests(|_| {
             Ok(vec![cargo(&["test", "--no-fail-fast", "-p", "limitset-c", "--", "--nocapture"])])
         }),
+    },
+    Part {
+        name: "python",
+        about: "the Python binding: rules, processes, servers, stubs, the examples of its pages",
+        work: Work::Tests(|_| Ok(vec![cargo(&["run", "--quiet", "-p", "xtask", "--", "python"])])),
     },
     Part {
         name: "loom",

@@ -1,0 +1,96 @@
+"""One budget over all processes.
+
+Rates, calls and resources are acquired together, all or none, by every process that opens the same name. No daemon, no
+server; a process may be killed at any time, and the others go on.
+
+    from limitset import CallLimit, LimitSet, RateLimit, ResourceLimit
+
+    limits = LimitSet(
+        [
+            CallLimit(window="minute", capacity=500),
+            RateLimit("tokens", window="minute", capacity=200_000),
+            ResourceLimit("connections", capacity=8),
+        ],
+        name="openai",                                       # every process that opens "openai" shares it
+    )
+
+    with limits.acquire({"tokens": 1_500}) as held:          # waits its turn; a call and a connection come along
+        held.update(usage={"tokens": 900})                   # 600 back
+
+    held = limits.try_acquire({"tokens": 1_500})             # never waits, never raises on denial
+    if not held:
+        print(held.denial, held.retry_after)
+
+    async with limits.async_acquire({"tokens": 1_500}, timeout=10) as held:
+        held.settle("tokens", 1_700)                         # more than asked for: debt
+
+What is where:
+
+    LimitSet, LimitPool                      limits that are acquired together; several sets behind a balancer
+    RateLimit, CallLimit, ResourceLimit      what is limited; Algorithm says how a rate counts
+    Acquisition                              what was granted: report its use, release it, cancel it
+    Cooldown                                 how a set pauses after "too many requests", and resumes
+    LimitDenied, LimitTimeout, LimitError    what can go wrong; the first two say what is in the way
+"""
+
+from limitset._errors import (
+    AboveCapacity,
+    BadLimit,
+    BadRequest,
+    Holder,
+    LimitDenied,
+    LimitError,
+    LimitSetRemoved,
+    LimitsDiffer,
+    LimitStatus,
+    LimitTimeout,
+    LimitUnavailable,
+    NotShared,
+    SegmentError,
+    SegmentNotFound,
+    Unreported,
+    UsageError,
+    rate_limit_headers,
+)
+from limitset._http import Pause
+from limitset._limits import Algorithm, CallLimit, Cooldown, Limit, LoadBalancing, RateLimit, ResourceLimit
+from limitset._limitset import Acquisition, LimitPool, LimitSet, remove
+
+__all__ = [
+    "AboveCapacity",
+    "Acquisition",
+    "Algorithm",
+    "BadLimit",
+    "BadRequest",
+    "CallLimit",
+    "Cooldown",
+    "Holder",
+    "Limit",
+    "LimitDenied",
+    "LimitError",
+    "LimitPool",
+    "LimitSet",
+    "LimitSetRemoved",
+    "LimitStatus",
+    "LimitTimeout",
+    "LimitUnavailable",
+    "LimitsDiffer",
+    "LoadBalancing",
+    "NotShared",
+    "Pause",
+    "RateLimit",
+    "ResourceLimit",
+    "SegmentError",
+    "SegmentNotFound",
+    "Unreported",
+    "UsageError",
+    "rate_limit_headers",
+    "remove",
+]
+
+# They are found here, so this is where they say they are from: in messages, in help and in pickles.
+for _name in __all__:
+    _it = globals()[_name]
+    if getattr(_it, "__module__", "").startswith("limitset._"):
+        _it.__module__ = "limitset"
+del _name, _it

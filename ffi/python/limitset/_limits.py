@@ -1,0 +1,137 @@
+"""Limits as plain data. Nothing is judged here: a set judges its limits when it is opened."""
+
+from __future__ import annotations
+
+import datetime
+import enum
+from dataclasses import dataclass
+from typing import Optional, Union
+
+Window = Union[int, float, str, datetime.timedelta]
+
+_SECONDS = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0}
+
+
+class Algorithm(str, enum.Enum):
+    """How a rate counts."""
+
+    TokenBucket = "token_bucket"
+    LeakyBucket = "leaky_bucket"
+    SlidingWindow = "sliding_window"
+    FixedWindow = "fixed_window"
+    GCRA = "gcra"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @classmethod
+    def _missing_(cls, value: object) -> Optional[Algorithm]:
+        return _by_name(cls, value)
+
+
+class LoadBalancing(str, enum.Enum):
+    """Which set of a pool is asked first."""
+
+    RoundRobin = "round_robin"
+    Random = "random"
+    FirstFree = "first_free"
+
+    def __str__(self) -> str:
+        return self.value
+
+    @classmethod
+    def _missing_(cls, value: object) -> Optional[LoadBalancing]:
+        return _by_name(cls, value)
+
+
+def _by_name(cls, value):
+    """`"TokenBucket"`, `"token-bucket"` and `"TOKEN_BUCKET"` are all `token_bucket`."""
+    if isinstance(value, str):
+        plain = value.replace("_", "").replace("-", "").lower()
+        for member in cls:
+            if member.value.replace("_", "") == plain:
+                return member
+    return None
+
+
+def seconds(window: Window) -> float:
+    """A window in seconds: of a number, a name such as `"minute"`, or a timedelta."""
+    if isinstance(window, str):
+        try:
+            return _SECONDS[window]
+        except KeyError:
+            names = ", ".join(_SECONDS)
+            raise ValueError(f"{window!r} is no window; use one of {names}, seconds, or a timedelta") from None
+    if isinstance(window, datetime.timedelta):
+        return window.total_seconds()
+    if isinstance(window, bool) or not isinstance(window, (int, float)):
+        raise TypeError(f"{window!r} is no window; use seconds, a name such as 'minute', or a timedelta")
+    return float(window)
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """Units per time, however many a request needs: tokens, bytes, rows.
+
+    `window` is seconds, "second", "minute", "hour", "day" or a timedelta. `burst` is the most at once, where that is
+    not the capacity; `resolution` the number of sub-windows of a sliding window. Use has to be reported before
+    release, unless `report` is false: what was asked for counts as used then.
+    """
+
+    key: str
+    window: Window
+    capacity: int
+    algorithm: Union[Algorithm, str] = Algorithm.TokenBucket
+    burst: Optional[int] = None
+    resolution: Optional[int] = None
+    report: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "window", seconds(self.window))
+        object.__setattr__(self, "algorithm", Algorithm(self.algorithm))
+
+
+@dataclass(frozen=True)
+class CallLimit:
+    """Calls per time: each request needs 1 unless it asks for more, and there is nothing to report."""
+
+    window: Window
+    capacity: int
+    key: str = "call_count"
+    algorithm: Union[Algorithm, str] = Algorithm.TokenBucket
+    burst: Optional[int] = None
+    resolution: Optional[int] = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "window", seconds(self.window))
+        object.__setattr__(self, "algorithm", Algorithm(self.algorithm))
+
+
+@dataclass(frozen=True)
+class ResourceLimit:
+    """Things that are held and returned: connections, slots, licences. Each request holds 1 unless it asks for more."""
+
+    key: str
+    capacity: int
+
+
+Limit = Union[RateLimit, CallLimit, ResourceLimit]
+
+
+@dataclass(frozen=True)
+class Cooldown:
+    """How a set pauses after "too many requests", and how slowly it resumes. Times are in seconds.
+
+    The first pause is `first` long; while nothing goes well, each further one is `factor` times as long, up to
+    `longest`. What the other side asked for is not undercut. After a pause, `slow_admissions` admissions of all
+    processes together are spaced, by `first_gap` to begin with and by `last_gap` in the end. Pauses and gaps are up to
+    `jitter` of their length longer, at random.
+    """
+
+    first: float = 5.0
+    factor: float = 2.0
+    longest: float = 600.0
+    jitter: float = 0.1
+    slow_admissions: int = 20
+    first_gap: float = 0.5
+    last_gap: float = 0.05

@@ -1,0 +1,200 @@
+//! Amounts, times and limits: from Python, and to it.
+
+use std::time::Duration;
+
+use limitset::{Algorithm, CallLimit, Cooldown, Limit, RateLimit, Report, ResourceLimit};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyInt, PyString};
+use smallvec::SmallVec;
+
+use crate::error;
+
+/// Amounts by key, as asked for. The keys stay Python's.
+pub(crate) struct Asked<'py>(SmallVec<[(Bound<'py, PyString>, u64); 4]>);
+
+impl<'py> Asked<'py> {
+    /// Of a mapping; nothing is asked for without one.
+    pub(crate) fn new(requested: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
+        let Some(requested) = requested else { return Ok(Self(SmallVec::new())) };
+        if let Ok(dict) = requested.cast_exact::<PyDict>() {
+            return dict.iter().map(|(key, amount)| pair(key, &amount)).collect::<PyResult<_>>().map(Self);
+        }
+        let items = requested.call_method0(intern!(requested.py(), "items"));
+        let items =
+            items.map_err(|_| PyTypeError::new_err("amounts are asked for by a dict of them by key"))?;
+        let pairs = items.try_iter()?.map(|item| {
+            let (key, amount) = item?.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
+            pair(key, &amount)
+        });
+        pairs.collect::<PyResult<_>>().map(Self)
+    }
+
+    /// Each key with its amount.
+    pub(crate) fn pairs(&self) -> PyResult<SmallVec<[(&str, u64); 4]>> {
+        self.0.iter().map(|(key, amount)| Ok((key.to_str()?, *amount))).collect()
+    }
+
+    /// A copy that outlives the call.
+    pub(crate) fn owned(&self) -> PyResult<Amounts> {
+        Ok(Amounts(self.pairs()?.into_iter().map(|(key, amount)| (key.to_owned(), amount)).collect()))
+    }
+}
+
+/// Amounts by key, kept.
+#[derive(Clone, Debug)]
+pub(crate) struct Amounts(Vec<(String, u64)>);
+
+impl Amounts {
+    /// Of a mapping, as `Asked`.
+    pub(crate) fn of(requested: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Asked::new(requested)?.owned()
+    }
+
+    /// Each key with its amount.
+    pub(crate) fn pairs(&self) -> SmallVec<[(&str, u64); 4]> {
+        self.0.iter().map(|(key, amount)| (key.as_str(), *amount)).collect()
+    }
+}
+
+fn pair<'py>(key: Bound<'py, PyAny>, amount: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyString>, u64)> {
+    let Ok(key) = key.cast_into::<PyString>() else {
+        return Err(PyTypeError::new_err("the key of a limit is a str"));
+    };
+    let amount = whole(amount, key.as_any())?;
+    Ok((key, amount))
+}
+
+/// An amount: a whole number, not negative.
+pub(crate) fn whole(amount: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<u64> {
+    amount.extract().map_err(|error| {
+        let Ok(key) = key.repr() else { return error };
+        if amount.is_instance_of::<PyInt>() {
+            let text = format!("{amount} of {key} makes no sense: amounts are 0 or more, and fit 64 bits");
+            return error::bad_request(amount.py(), text);
+        }
+        PyTypeError::new_err(format!("the amount of {key} is a whole number, not {}", type_name(amount)))
+    })
+}
+
+fn type_name(it: &Bound<'_, PyAny>) -> String {
+    it.get_type().name().map_or_else(|_| "that".to_owned(), |name| name.to_string())
+}
+
+/// A length of time: seconds, or a timedelta. `what` names it in errors.
+pub(crate) fn duration(time: &Bound<'_, PyAny>, what: &str) -> PyResult<Duration> {
+    let seconds = seconds(time, what)?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        PyValueError::new_err(format!("{what} cannot be {seconds} seconds: it has to be 0 or more"))
+    })
+}
+
+/// How long to wait: none, or more than a clock can count, is for ever.
+pub(crate) fn timeout(time: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    let Some(time) = time else { return Ok(None) };
+    let seconds = seconds(time, "a timeout")?;
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) => Ok(Some(time)),
+        Err(_) if seconds > 0.0 => Ok(None),
+        Err(_) => Err(PyValueError::new_err(format!(
+            "a timeout cannot be {seconds} seconds: it has to be 0 or more, or None to wait for ever"
+        ))),
+    }
+}
+
+fn seconds(time: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
+    if let Ok(seconds) = time.extract::<f64>() {
+        return Ok(seconds);
+    }
+    let total = time.call_method0(intern!(time.py(), "total_seconds"));
+    let total = total.and_then(|seconds| seconds.extract::<f64>());
+    total.map_err(|_| {
+        PyTypeError::new_err(format!("{what} is a number of seconds or a timedelta, not {}", type_name(time)))
+    })
+}
+
+/// A limit of the core, made of one of Python's.
+pub(crate) fn limit<'py>(limit: &Bound<'py, PyAny>) -> PyResult<Limit> {
+    let py = limit.py();
+    let classes = py.import(intern!(py, "limitset._limits"))?;
+    let is = |class: &Bound<'py, PyString>| limit.is_instance(&classes.getattr(class)?);
+    let get = |field: &Bound<'py, PyString>| limit.getattr(field);
+    let key = || get(intern!(py, "key"))?.extract::<String>();
+    let capacity = || whole(&get(intern!(py, "capacity"))?, &get(intern!(py, "key"))?);
+    let window = || duration(&get(intern!(py, "window"))?, "a window");
+    let algorithm = || -> PyResult<Algorithm> {
+        let text = get(intern!(py, "algorithm"))?.getattr(intern!(py, "value"))?.extract::<String>()?;
+        text.parse()
+            .map_err(|error: limitset::limit::UnknownAlgorithm| error::bad_limit(py, error.to_string()))
+    };
+    let burst = || get(intern!(py, "burst"))?.extract::<Option<u64>>();
+    let resolution = || get(intern!(py, "resolution"))?.extract::<Option<u32>>();
+    if is(intern!(py, "RateLimit"))? {
+        let mut rate = RateLimit::new(key()?, capacity()?, window()?).algorithm(algorithm()?);
+        if let Some(burst) = burst()? {
+            rate = rate.burst(burst);
+        }
+        if let Some(resolution) = resolution()? {
+            rate = rate.resolution(resolution);
+        }
+        let must_report = get(intern!(py, "report"))?.is_truthy()?;
+        return Ok(rate.report(if must_report { Report::Required } else { Report::Optional }).into());
+    }
+    if is(intern!(py, "CallLimit"))? {
+        let mut calls = CallLimit::new(capacity()?, window()?).key(key()?).algorithm(algorithm()?);
+        if let Some(burst) = burst()? {
+            calls = calls.burst(burst);
+        }
+        if let Some(resolution) = resolution()? {
+            calls = calls.resolution(resolution);
+        }
+        return Ok(calls.into());
+    }
+    if is(intern!(py, "ResourceLimit"))? {
+        return Ok(ResourceLimit::new(key()?, capacity()?).into());
+    }
+    let name = type_name(limit);
+    Err(PyTypeError::new_err(format!("{name} is no limit; use RateLimit, CallLimit or ResourceLimit")))
+}
+
+/// Limits of the core, made of any iterable of Python's.
+pub(crate) fn limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<Limit>> {
+    given.try_iter()?.map(|it| limit(&it?)).collect()
+}
+
+/// A limit of Python's, made of one of the core's.
+pub(crate) fn to_python<'py>(py: Python<'py>, limit: &Limit) -> PyResult<Bound<'py, PyAny>> {
+    let class = |name| py.import(intern!(py, "limitset._limits"))?.getattr(name);
+    let fields = PyDict::new(py);
+    fields.set_item("key", limit.name())?;
+    fields.set_item("capacity", limit.capacity())?;
+    if let Some(rate) = limit.rate_settings() {
+        fields.set_item("window", rate.window.as_secs_f64())?;
+        fields.set_item("algorithm", rate.algorithm.name())?;
+        fields.set_item("burst", rate.burst)?;
+        fields.set_item("resolution", rate.resolution)?;
+    }
+    let class = match limit {
+        Limit::Rate(_) => {
+            fields.set_item("report", limit.must_report())?;
+            class("RateLimit")?
+        }
+        Limit::Call(_) => class("CallLimit")?,
+        _ => class("ResourceLimit")?,
+    };
+    class.call((), Some(&fields))
+}
+
+/// How a set pauses.
+pub(crate) fn cooldown(given: &Bound<'_, PyAny>) -> PyResult<Cooldown> {
+    let time = |field: &str| duration(&given.getattr(field)?, &format!("{field} of a cooldown"));
+    let number = |field: &str| given.getattr(field)?.extract::<f64>();
+    let admissions = given.getattr("slow_admissions")?.extract::<u32>()?;
+    Ok(Cooldown::default()
+        .first(time("first")?)
+        .longest(time("longest")?)
+        .factor(number("factor")?)
+        .jitter(number("jitter")?)
+        .slow_start(admissions, time("first_gap")?, time("last_gap")?))
+}

@@ -1,0 +1,236 @@
+//! Errors of the core, as the exceptions of `limitset._errors`.
+
+use limitset::error::{AttachError, CreateError};
+use limitset::{
+    AcquireError, Limit, LimitSet, ManageError, OpenError, PoolError, Statuses, Unavailable, UsageError,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::convert::Amounts;
+
+static CLASSES: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+
+fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let module = CLASSES.get_or_try_init(py, || py.import("limitset._errors").map(Bound::unbind))?;
+    module.bind(py).getattr(name)
+}
+
+/// An exception with these fields; what is in the way of making it, if anything is.
+fn with(py: Python<'_>, name: &str, text: String, fields: &Bound<'_, PyDict>) -> PyErr {
+    match class(py, name).and_then(|class| class.call((text,), Some(fields))) {
+        Ok(instance) => PyErr::from_value(instance),
+        Err(error) => error,
+    }
+}
+
+fn plain(py: Python<'_>, name: &str, text: String) -> PyErr {
+    with(py, name, text, &PyDict::new(py))
+}
+
+pub(crate) fn bad_request(py: Python<'_>, text: String) -> PyErr {
+    plain(py, "BadRequest", text)
+}
+
+pub(crate) fn bad_limit(py: Python<'_>, text: String) -> PyErr {
+    plain(py, "BadLimit", text)
+}
+
+/// Whether it is a refusal: not an error for those who only try.
+pub(crate) fn is_refusal(error: &AcquireError) -> bool {
+    use AcquireError::{CoolingDown, Denied, QueueFull, Queued};
+    matches!(error, Denied(_) | Queued { .. } | CoolingDown { .. } | QueueFull { .. })
+}
+
+/// Why nothing was acquired. Which set it was is not known of a pool.
+pub(crate) fn acquire(
+    py: Python<'_>,
+    set: Option<&LimitSet>,
+    asked: &Amounts,
+    error: &AcquireError,
+) -> PyErr {
+    acquire_or_why(py, set, asked, error).unwrap_or_else(|error| error)
+}
+
+fn acquire_or_why(
+    py: Python<'_>,
+    set: Option<&LimitSet>,
+    asked: &Amounts,
+    error: &AcquireError,
+) -> PyResult<PyErr> {
+    let text = error.to_string();
+    let fields = PyDict::new(py);
+    let name = match error {
+        AcquireError::Denied(denial) => {
+            fields.set_item("statuses", statuses(py, denial.statuses(), set)?)?;
+            "LimitDenied"
+        }
+        AcquireError::Queued { .. } | AcquireError::CoolingDown { .. } | AcquireError::QueueFull { .. } => {
+            if let Some(set) = set
+                && let Ok(found) = set.standing(asked.pairs().as_slice())
+            {
+                fields.set_item("statuses", statuses(py, &found, Some(set))?)?;
+            }
+            "LimitDenied"
+        }
+        AcquireError::TimedOut(late) => {
+            fields.set_item("statuses", statuses(py, &late.statuses, set)?)?;
+            fields.set_item("ahead", late.ahead)?;
+            fields.set_item("waited", late.waited.as_secs_f64())?;
+            let cooling_down = late.cooling_down.map(|left| left.as_secs_f64());
+            fields.set_item("cooling_down", cooling_down)?;
+            let in_the_way = late.bottleneck().map(|it| it.retry_after.map(|wait| wait.as_secs_f64()));
+            // A pause and a rate both have to pass; permits that others hold come back who knows when.
+            let retry_after = match (in_the_way, cooling_down) {
+                (Some(None), _) => None,
+                (Some(Some(wait)), pause) => Some(wait.max(pause.unwrap_or(0.0))),
+                (None, pause) => pause,
+            };
+            fields.set_item("retry_after", retry_after)?;
+            let class = class(py, "Holder")?;
+            let holders = late
+                .holders
+                .iter()
+                .map(|it| class.call1((it.pid, &it.command, it.is_this_process, &it.key, it.amount)));
+            fields.set_item("holders", holders.collect::<PyResult<Vec<_>>>()?)?;
+            "LimitTimeout"
+        }
+        AcquireError::Never { key, requested, most } => {
+            fields.set_item("key", key.as_ref())?;
+            fields.set_item("requested", requested)?;
+            fields.set_item("most", most)?;
+            "AboveCapacity"
+        }
+        AcquireError::BadRequest(_) => "BadRequest",
+        AcquireError::Unavailable(why) => return Ok(unavailable(py, why, text)),
+        AcquireError::Removed => "LimitSetRemoved",
+        AcquireError::Forked | AcquireError::NotShared => "NotShared",
+        _ => "LimitError",
+    };
+    match error {
+        AcquireError::Queued { ahead } => {
+            fields.set_item("reason", "queued")?;
+            fields.set_item("ahead", ahead)?;
+        }
+        AcquireError::CoolingDown { .. } => fields.set_item("reason", "cooling_down")?,
+        AcquireError::QueueFull { waiters } => {
+            fields.set_item("reason", "queue_full")?;
+            fields.set_item("waiters", waiters)?;
+        }
+        _ => {}
+    }
+    if let Some(wait) = error.retry_after() {
+        fields.set_item("retry_after", wait.as_secs_f64())?;
+    }
+    Ok(with(py, name, text, &fields))
+}
+
+fn unavailable(py: Python<'_>, why: &Unavailable, text: String) -> PyErr {
+    match why {
+        Unavailable::Enrol(AttachError::NotShared) => plain(py, "NotShared", text),
+        _ => plain(py, "LimitUnavailable", text),
+    }
+}
+
+/// How every limit stands. Capacities and windows are those of now if the set is known, else as declared.
+pub(crate) fn statuses<'py>(
+    py: Python<'py>,
+    found: &Statuses,
+    set: Option<&LimitSet>,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let class = class(py, "LimitStatus")?;
+    let stats = set.and_then(|set| set.stats().ok());
+    let made = found.iter().map(|it| {
+        let now = stats.as_ref().and_then(|stats| stats.limit(it.key));
+        let declared = found.declared(it.key);
+        let capacity = now.map(|now| now.capacity).or(declared.map(Limit::capacity)).unwrap_or(it.most);
+        let declared_window = || Some(declared?.rate_settings()?.window);
+        let window = now.map_or_else(declared_window, |now| now.window).map(|window| window.as_secs_f64());
+        let wait = it.retry_after.map(|wait| wait.as_secs_f64());
+        class.call1((it.key, it.requested, it.available, it.most, it.passed, wait, capacity, window))
+    });
+    PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
+}
+
+/// Why an acquisition could not be changed or ended as asked.
+pub(crate) fn usage(py: Python<'_>, error: &UsageError) -> PyErr {
+    let text = error.to_string();
+    let reason = match error {
+        UsageError::NotRequested { .. } => "not_requested",
+        UsageError::AboveRequested { .. } => "above_requested",
+        UsageError::AboveCharged { .. } => "above_charged",
+        UsageError::Permits { .. } => "permits",
+        UsageError::TooMuch { .. } => "too_much",
+        UsageError::Unreported { keys } => {
+            let fields = PyDict::new(py);
+            return match fields.set_item("keys", keys) {
+                Ok(()) => with(py, "Unreported", text, &fields),
+                Err(error) => error,
+            };
+        }
+        UsageError::Forked => return plain(py, "NotShared", text),
+        UsageError::Unavailable(why) => return unavailable(py, why, text),
+        UsageError::Removed => return plain(py, "LimitSetRemoved", text),
+        _ => return plain(py, "LimitError", text),
+    };
+    misuse(py, reason, text)
+}
+
+/// A report that does not fit.
+pub(crate) fn misuse(py: Python<'_>, reason: &str, text: String) -> PyErr {
+    let fields = PyDict::new(py);
+    match fields.set_item(intern!(py, "reason"), reason) {
+        Ok(()) => with(py, "UsageError", text, &fields),
+        Err(error) => error,
+    }
+}
+
+/// Why a set could not be managed as asked.
+pub(crate) fn manage(py: Python<'_>, error: &ManageError) -> PyErr {
+    let text = error.to_string();
+    match error {
+        ManageError::Limit(_) | ManageError::NotNumbers { .. } | ManageError::ClockMovesItself { .. } => {
+            bad_limit(py, text)
+        }
+        ManageError::UnknownKey { .. } => bad_request(py, text),
+        ManageError::Unavailable(why) => unavailable(py, why, text),
+        ManageError::Removed => plain(py, "LimitSetRemoved", text),
+        ManageError::NotShared => plain(py, "NotShared", text),
+        _ => plain(py, "LimitError", text),
+    }
+}
+
+/// Why a set could not be opened.
+pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
+    match error {
+        OpenError::Segment(CreateError::Attach(error)) => attach(py, error),
+        OpenError::Limit(_) | OpenError::Setting(_) | OpenError::Segment(CreateError::Option(_)) => {
+            bad_limit(py, error.to_string())
+        }
+        _ => plain(py, "SegmentError", error.to_string()),
+    }
+}
+
+/// Why a set could not be attached to.
+pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
+    let name = match error {
+        AttachError::Name(_) => "BadLimit",
+        AttachError::NotFound { .. } => "SegmentNotFound",
+        AttachError::Differs { .. } => "LimitsDiffer",
+        AttachError::Removed { .. } => "LimitSetRemoved",
+        AttachError::NotShared => "NotShared",
+        _ => "SegmentError",
+    };
+    plain(py, name, error.to_string())
+}
+
+/// Why there is no pool.
+pub(crate) fn pool(py: Python<'_>, error: &PoolError) -> PyErr {
+    match error {
+        PoolError::Open(error) => open(py, error),
+        PoolError::Attach(error) => attach(py, error),
+        _ => bad_limit(py, error.to_string()),
+    }
+}

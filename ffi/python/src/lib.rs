@@ -1,0 +1,39 @@
+//! The Python binding: a translation of the core, which holds no rules of its own. The package `limitset` beside it
+//! wraps this private module `limitset._limitset`.
+//!
+//! ```text
+//! set          LimitSet: acquire, look, change, remove
+//! last         the last request, with its keys looked up
+//! open         how a set is opened, and how it travels by pickle
+//! pool         LimitPool
+//! acquisition  what was granted, or refused
+//! waiting      blocked, in an event loop, or among greenlets
+//! convert      amounts, times and limits, from Python and to it
+//! stats        a set at one instant
+//! error        errors, as exceptions
+//! ```
+
+mod acquisition;
+mod convert;
+mod error;
+mod last;
+mod open;
+mod pool;
+mod set;
+mod stats;
+mod waiting;
+
+/// The private extension of the package `limitset`.
+#[pyo3::pymodule]
+mod _limitset {
+    #[pymodule_export]
+    use crate::acquisition::{Acquisition, Ready};
+    #[pymodule_export]
+    use crate::open::remove;
+    #[pymodule_export]
+    use crate::pool::LimitPool;
+    #[pymodule_export]
+    use crate::set::LimitSet;
+    #[pymodule_export]
+    use crate::waiting::{Bell, Pending};
+}

@@ -1,0 +1,377 @@
+//! The set of limits: acquire, look, change, remove.
+
+use limitset::{LimitSet as Set, Request, ResolvedRequest, Started};
+use pyo3::exceptions::{PyKeyError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
+
+use crate::acquisition::{self, Acquisition};
+use crate::convert::{self, Amounts, Asked};
+use crate::last::LastRequest;
+use crate::open::{self, Mode, Reopening};
+use crate::waiting::{self, Answer, Pending, Translate};
+use crate::{error, stats};
+
+/// Limits that are acquired together, all or none, by every process that opens the same name.
+///
+///     limits = LimitSet([CallLimit(window="minute", capacity=500), ResourceLimit("connections", 8)], name="api")
+///     with limits.acquire():
+///         ...
+///
+/// With a name, the set is shared by every process that opens the same name. With mode="process" and no name it gets
+/// one, travels to other processes by pickle, and is removed when its creator ends. With mode "sync" (the default
+/// without a name), "thread" or "asyncio" it lives in the memory of this process.
+///
+/// All threads of a process may use a set. After a fork the child takes part on its own.
+#[pyclass(frozen, weakref, module = "limitset")]
+pub(crate) struct LimitSet {
+    pub(crate) set: Set,
+    pub(crate) config: Py<PyAny>,
+    limits: Py<PyTuple>,
+    /// A request for nothing in particular, if that makes sense to the set.
+    usual: Option<ResolvedRequest>,
+    resolved: LastRequest,
+    mode: Mode,
+    reopening: Reopening,
+}
+
+impl LimitSet {
+    pub(crate) fn new(py: Python<'_>, set: Set, mode: Mode, reopening: Reopening) -> PyResult<Self> {
+        let config = PyDict::new(py);
+        for (key, value) in set.config() {
+            config.set_item(key, value)?;
+        }
+        let config = PyMappingProxy::new(py, config.as_mapping()).into_any().unbind();
+        let limits = set.limits().iter().map(|limit| convert::to_python(py, limit));
+        let limits = PyTuple::new(py, limits.collect::<PyResult<Vec<_>>>()?)?.unbind();
+        let usual = set.request().build().ok();
+        let resolved = LastRequest::default();
+        Ok(Self { set, config, limits, usual, resolved, mode, reopening })
+    }
+
+    #[inline]
+    fn ask<T>(
+        &self,
+        requested: Option<&Bound<'_, PyAny>>,
+        ask: impl FnOnce(Request<'_>) -> T,
+    ) -> PyResult<T> {
+        match (requested, &self.usual) {
+            (None, Some(usual)) => Ok(ask(usual.into())),
+            (None, None) => Ok(ask(().into())),
+            (Some(requested), _) => match requested.cast_exact::<PyDict>() {
+                Ok(requested) => self.resolved.with(&self.set, requested, ask),
+                Err(_) => Ok(ask(Asked::new(Some(requested))?.pairs()?.as_slice().into())),
+            },
+        }
+    }
+
+    fn translate(&self, py: Python<'_>, asked: Amounts) -> Translate {
+        let (set, config) = (self.set.clone(), self.config.clone_ref(py));
+        Box::new(move |py, answer: Answer| match answer {
+            Ok(held) => Ok(Acquisition::granted(held, config.clone_ref(py))),
+            Err(why) => Err(error::acquire(py, Some(&set), &asked, &why)),
+        })
+    }
+
+    fn managed<T>(&self, py: Python<'_>, done: Result<T, limitset::ManageError>) -> PyResult<T> {
+        done.map_err(|error| error::manage(py, &error))
+    }
+}
+
+#[pymethods]
+impl LimitSet {
+    #[new]
+    #[pyo3(signature = (
+        limits, *, name = None, shared = None, mode = None, config = None, cooldown = None, order = None, clock = None,
+        on_unavailable = None, on_difference = None, slots = None, waiters = None, permissions = None, group = None,
+        any_owner = false, patience = None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
+    fn open(
+        py: Python<'_>,
+        limits: &Bound<'_, PyAny>,
+        name: Option<&str>,
+        shared: Option<bool>,
+        mode: Option<&str>,
+        config: Option<&Bound<'_, PyAny>>,
+        cooldown: Option<&Bound<'_, PyAny>>,
+        order: Option<&str>,
+        clock: Option<&str>,
+        on_unavailable: Option<&str>,
+        on_difference: Option<&str>,
+        slots: Option<u32>,
+        waiters: Option<u32>,
+        permissions: Option<u32>,
+        group: Option<u32>,
+        any_owner: bool,
+        patience: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let mode = Mode::new(mode, shared, name)?;
+        let reopening = Reopening::new(on_unavailable, any_owner, patience)?;
+        let mut segment = reopening.segment();
+        if let Some(slots) = slots {
+            segment = segment.slots(slots);
+        }
+        if let Some(waiters) = waiters {
+            segment = segment.waiters(waiters);
+        }
+        if let Some(permissions) = permissions {
+            segment = segment.mode(permissions);
+        }
+        if let Some(group) = group {
+            segment = segment.group(group);
+        }
+        let mut builder = reopening.builder().segment(segment).limits(convert::limits(limits)?);
+        builder = builder.order(open::order(order)?).clock(open::clock(clock)?);
+        builder = builder.on_difference(open::on_difference(on_difference)?);
+        if let Some(cooldown) = cooldown {
+            builder = builder.cooldown(convert::cooldown(cooldown)?);
+        }
+        for (key, value) in open::config(config)? {
+            builder = builder.config(key, value);
+        }
+        let set = open::open(py, &builder, mode, name)?;
+        Self::new(py, set, mode, reopening)
+    }
+
+    /// Attaches to a set that exists: its limits and its config are in its memory.
+    #[staticmethod]
+    #[pyo3(signature = (name, *, on_unavailable = None, any_owner = false, patience = None))]
+    fn attach(
+        py: Python<'_>,
+        name: &str,
+        on_unavailable: Option<&str>,
+        any_owner: bool,
+        patience: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Self> {
+        let reopening = Reopening::new(on_unavailable, any_owner, patience)?;
+        let builder = reopening.builder().segment(reopening.segment());
+        let set = py.detach(|| builder.attach(name)).map_err(|error| error::attach(py, &error))?;
+        Self::new(py, set, Mode::Process, reopening)
+    }
+
+    /// Acquires what is asked for, waiting until the limits allow it; those who want the same are served in the order
+    /// in which they came. Raises LimitTimeout after `timeout` seconds, if that is given.
+    ///
+    /// `requested` holds amounts by key. Nothing means one of every call and resource limit; each rate has to be
+    /// named then. Something means the limits named, and one of each call and resource limit that is not.
+    #[pyo3(signature = (requested = None, timeout = None))]
+    fn acquire<'py>(
+        &self,
+        py: Python<'py>,
+        requested: Option<&Bound<'py, PyAny>>,
+        timeout: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Acquisition>> {
+        let timeout = convert::timeout(timeout)?;
+        match self.ask(requested, |request| self.set.start_acquire(request, timeout))? {
+            Ok(Started::Granted(held)) => {
+                Bound::new(py, Acquisition::granted(held, self.config.clone_ref(py)))
+            }
+            Ok(Started::Waiting(future)) => {
+                waiting::wait(py, future, self.translate(py, Amounts::of(requested)?))
+            }
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
+        }
+    }
+
+    /// Acquires what is asked for if the limits allow it now. If not, what it gives is falsy, and its `denial` says
+    /// why; nothing is raised.
+    #[pyo3(signature = (requested = None))]
+    fn try_acquire(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<Acquisition> {
+        match self.ask(requested, |request| self.set.try_acquire(request))? {
+            Ok(held) => Ok(Acquisition::granted(held, self.config.clone_ref(py))),
+            Err(why) if error::is_refusal(&why) => {
+                let config = Some(self.config.clone_ref(py));
+                Ok(Acquisition::refused(Some(self.set.clone()), Amounts::of(requested)?, why, config))
+            }
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
+        }
+    }
+
+    /// As `acquire`, for asyncio: await it, or use it directly in `async with`. Costs no thread. Cancelled, it leaves
+    /// the queue and gives back what was granted meanwhile.
+    #[pyo3(signature = (requested = None, timeout = None))]
+    fn async_acquire<'py>(
+        &self,
+        py: Python<'py>,
+        requested: Option<&Bound<'py, PyAny>>,
+        timeout: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let timeout = convert::timeout(timeout)?;
+        let future = self.ask(requested, |request| self.set.acquire_async(request))?;
+        let future = match timeout {
+            Some(timeout) => future.timeout(timeout),
+            None => future,
+        };
+        let pending = Pending::new(Box::pin(future), self.translate(py, Amounts::of(requested)?));
+        py.import(intern!(py, "limitset._asyncio"))?.call_method1(intern!(py, "AsyncAcquire"), (pending,))
+    }
+
+    /// A decorator for functions, async or not, that acquire before they run: `@limits.limit(tokens=1500)`. What is
+    /// asked for counts as used, unless the function raises: then it is given back. Keys that are no identifiers go
+    /// into a dict.
+    #[pyo3(signature = (requested = None, /, *, timeout = None, **amounts))]
+    fn limit<'py>(
+        slf: &Bound<'py, Self>,
+        requested: Option<&Bound<'py, PyAny>>,
+        timeout: Option<&Bound<'py, PyAny>>,
+        amounts: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        limited(slf.as_any(), requested, timeout, amounts)
+    }
+
+    /// Charges rates if all of them allow it now, and holds nothing: for those who pay and do not hold. Raises
+    /// LimitDenied.
+    #[pyo3(signature = (requested = None))]
+    fn charge(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        match self.ask(requested, |request| self.set.check_rate(request))? {
+            Ok(_) => Ok(()),
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
+        }
+    }
+
+    /// How every limit stands to a request that `try_acquire` would grant now; raises LimitDenied if it would not.
+    /// Changes nothing.
+    #[pyo3(signature = (requested = None))]
+    fn check<'py>(
+        &self,
+        py: Python<'py>,
+        requested: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        match self.ask(requested, |request| self.set.check(request))? {
+            Ok(found) => error::statuses(py, &found, Some(&self.set)),
+            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
+        }
+    }
+
+    /// The set at one instant: every limit, every participant, and what went wrong so far.
+    fn get_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = self.managed(py, self.set.stats())?;
+        stats::of_set(py, &found)
+    }
+
+    /// Changes numbers of limits in place, for every process from its next request on.
+    fn reconfigure(&self, py: Python<'_>, limits: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.managed(py, self.set.reconfigure(convert::limits(limits)?))
+    }
+
+    /// Makes every rate as if nobody had used it, and forgives debt. Permits stay with their holders.
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        self.managed(py, self.set.reset())
+    }
+
+    /// Pauses the set, in every process, for at least so many seconds.
+    fn pause<'py>(&self, py: Python<'py>, seconds: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let time = convert::duration(seconds, "a pause")?;
+        acquisition::pause(py, &self.managed(py, self.set.pause(time))?)
+    }
+
+    /// Ends a pause before its time; False if there was none.
+    fn resume(&self, py: Python<'_>) -> PyResult<bool> {
+        self.managed(py, self.set.resume())
+    }
+
+    /// Moves the clock of a set with clock="manual" on, for every process.
+    fn advance(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
+        let time = convert::duration(seconds, "time")?;
+        self.managed(py, self.set.advance(time))
+    }
+
+    /// Returns at once what the dead still hold, instead of when somebody misses it; gives the number of permits.
+    fn reap(&self, py: Python<'_>) -> PyResult<u64> {
+        self.managed(py, self.set.reap())
+    }
+
+    /// Removes the set: every request to it, by whomever, raises LimitSetRemoved from now on, and the name is free
+    /// again.
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        self.set.remove().map_err(|error| error::attach(py, &error))
+    }
+
+    /// The name or path by which other processes find it; None if it lives in the memory of this process.
+    #[getter]
+    fn name(&self) -> Option<String> {
+        self.set.segment().name().map(|name| name.to_string_lossy().into_owned())
+    }
+
+    /// "process", or the mode that was asked for.
+    #[getter]
+    fn mode(&self) -> &'static str {
+        self.mode.name()
+    }
+
+    /// Whether other processes can take part.
+    #[getter]
+    fn shared(&self) -> bool {
+        self.set.segment().is_shared()
+    }
+
+    /// The limits as they were declared.
+    #[getter]
+    fn limits(&self, py: Python<'_>) -> Py<PyTuple> {
+        self.limits.clone_ref(py)
+    }
+
+    /// The config of the set, shared and read-only.
+    #[getter]
+    fn config(&self, py: Python<'_>) -> Py<PyAny> {
+        self.config.clone_ref(py)
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let text = key.cast::<PyString>().map_err(|_| PyTypeError::new_err("the key of a limit is a str"))?;
+        let place =
+            self.set.limits().iter().position(|limit| text.to_str().is_ok_and(|it| it == limit.name()));
+        let place = place.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))?;
+        self.limits.bind(key.py()).get_item(place)
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> bool {
+        key.extract::<String>().is_ok_and(|key| self.set.limits().iter().any(|limit| limit.name() == key))
+    }
+
+    fn __len__(&self) -> usize {
+        self.set.limits().len()
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let keys = self.set.limits().iter().map(limitset::Limit::name);
+        Ok(PyTuple::new(py, keys.collect::<Vec<_>>())?.try_iter()?.into_any())
+    }
+
+    fn __repr__(&self) -> String {
+        let limits: Vec<String> = self.set.limits().iter().map(ToString::to_string).collect();
+        let place =
+            self.name().map_or_else(|| format!("mode={:?}", self.mode.name()), |it| format!("name={it:?}"));
+        format!("LimitSet([{}], {place})", limits.join("; "))
+    }
+
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let Some(name) = self.name() else {
+            return Err(PyTypeError::new_err(
+                "this set lives in the memory of this process and cannot travel: open it with a name, or mode=\"process\"",
+            ));
+        };
+        let reattach = py.import(intern!(py, "limitset._names"))?.getattr(intern!(py, "reattach"))?;
+        let instance = pyo3::types::PyBytes::new(py, &self.set.segment().info().instance);
+        let options = self.reopening.options(py)?;
+        Ok((
+            reattach,
+            PyTuple::new(py, [name.into_pyobject(py)?.into_any(), instance.into_any(), options.into_any()])?,
+        ))
+    }
+}
+
+/// The decorator of sets and pools.
+pub(crate) fn limited<'py>(
+    limits: &Bound<'py, PyAny>,
+    requested: Option<&Bound<'py, PyAny>>,
+    timeout: Option<&Bound<'py, PyAny>>,
+    amounts: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = limits.py();
+    let amounts = amounts.map_or_else(|| PyDict::new(py), Clone::clone);
+    py.import(intern!(py, "limitset._wrap"))?
+        .call_method1(intern!(py, "limited"), (limits, requested, timeout, amounts))
+}
