@@ -77,6 +77,9 @@ impl From<AttachError> for Failure {
             AttachError::Damaged { .. } => (Exit::Unsound, "damaged"),
             AttachError::NotAFile { .. } | AttachError::NotASet { .. } => (Exit::Unsound, "not_a_set"),
             AttachError::Differs { .. } => (Exit::Conflict, "differs"),
+            AttachError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                (Exit::NoPermission, "no_permission")
+            }
             AttachError::Busy { .. } => (Exit::Unavailable, "busy"),
             AttachError::TooManyParticipants { .. } => (Exit::Unavailable, "too_many_participants"),
             _ => (Exit::Failed, "failed"),

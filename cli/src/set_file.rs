@@ -15,7 +15,7 @@ use crate::grammar::{BadText, LimitText, length, limits, show_length, show_limit
 
 /// One table of the file; its name is the set's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as [web] with the limits of a set")]
 pub(crate) struct SetFile {
     pub(crate) limits: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub(crate) struct SetFile {
 
 /// How it pauses; what is left out is as the library has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table with times and numbers of a cooldown")]
 pub(crate) struct CooldownFile {
     first: Option<String>,
     longest: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) struct CooldownFile {
 
 /// Its work queue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table with the numbers of a work queue")]
 pub(crate) struct QueueFile {
     items: u32,
     item_bytes: u32,

@@ -183,6 +183,15 @@ fn a_set_of_another_user_is_exit_77() {
     as_nobody(&["try", &name, "--any-owner"]).unwrap().ends(0);
     let ran = as_nobody(&["rm", &name, "--any-owner"]).unwrap().ends(77);
     assert!(ran.err().contains("may not unlink"), "{ran:?}");
+    let create = ["create", "/root/limitset-of-nobody", "--limit", "a=1", "--json"];
+    let ran = as_nobody(&create).unwrap().ends(77);
+    assert_eq!(ran.error_json()["error"]["code"], "no_permission");
+    // What only the owner may change is tried before what others may, and nothing is half done.
+    let file = std::env::temp_dir().join(format!("{}.toml", &*name));
+    fs::write(&file, format!("[{}]\nlimits = [\"a=2\"]\nmode = \"660\"\n", &*name)).unwrap();
+    as_nobody(&["apply", file.to_str().unwrap(), "--any-owner"]).unwrap().ends(77);
+    fs::remove_file(&file).unwrap();
+    assert!(run(&["show", &name]).ends(0).out().contains("a=1"));
     assert!(as_nobody(&["list", "--json"]).unwrap().ends(0).out().contains(&*name));
 }
 

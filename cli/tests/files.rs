@@ -151,7 +151,9 @@ fn a_file_that_makes_no_sense_is_pointed_at_before_anything_happens() {
     let name = Name::new("apply-bad");
     let good = format!("[{}]\nlimits = [\"db=9\"]\n", &*name);
     for (bad, said, shown) in [
-        ("[x]\nlimts = []\n", "unknown field", "limts"),
+        ("[x]\nlimts = []\n", "line 4, column 1: unknown field", "4 | limts = []\n  | ^^^^^"),
+        ("[x]\nlimits = [\"a=1\"]\nslots = -1\n", "line 5, column 9: ", "        ^^"),
+        ("[x]\nlimits = [\"a=1\"]\nqueue = 5\n", "expected a table with the numbers of a work queue", "^"),
         ("[x]\nmode = \"600\"\n", "missing field `limits`", ""),
         ("[x\n", "", "^"),
         ("[x]\nlimits = [\"tokens=5/mni\"]\n", "[x]: \"tokens=5/mni\", character 10", "         ^^^"),
@@ -168,6 +170,9 @@ fn a_file_that_makes_no_sense_is_pointed_at_before_anything_happens() {
         assert!(!name.path().exists(), "{bad}");
     }
     assert!(run(&["apply", "/dev/null"]).ends(0).out().contains("describes no set"));
+    let file = Toml::new("");
+    fs::write(file.path(), [0xff, 0xfe]).unwrap();
+    assert!(run(&["apply", file.path()]).ends(2).err().contains("UTF-8"));
     assert!(run(&["apply", "/no/such/file"]).ends(1).err().contains("/no/such/file"));
 }
 

@@ -191,6 +191,7 @@ fn a_command_that_cannot_be_run_is_127_or_126_and_costs_nothing() {
         let ran = |command: &str| run(&["run", &name, "--need", "tokens=4", "--", command]);
         assert!(ran("limitset-no-such-command").ends(127).err().contains("in PATH"));
         ran("/nonexistent/command").ends(127);
+        assert!(ran("").ends(127).err().contains("empty"));
         assert!(ran("/tmp").ends(126).err().contains("is a directory"));
         let folder = std::env::temp_dir().join(&*name);
         fs::create_dir(&folder).unwrap();
@@ -220,6 +221,9 @@ fn a_killed_wrapper_leaves_the_permits_to_the_command_until_that_ends() {
         kill(wrapped.wrapper(), Signal::SIGKILL).unwrap();
         assert_eq!(wrapped.end().signal(), Some(9));
         assert_eq!(set.reap().unwrap(), 0, "they are not a dead one's");
+        let said = run(&["rm", &name]).ends(5).err();
+        assert!(said.contains(&format!("{} (run:sh, user", wrapped.wrapper())), "{said}");
+        assert!(said.contains("ended, but not what it ran"), "{said}");
         run(&["run", &name, "--timeout", "0", "--", "true"]).ends(75);
         wrapped.tell("go on");
         assert_eq!(wrapped.hear(), "done");
@@ -241,6 +245,9 @@ fn a_killed_command_is_128_and_its_signal_and_its_permits_return() {
             assert_eq!(wrapped.end().code(), Some(code));
             assert_eq!(in_use(&set), 0);
         }
+        // Real-time signals have a number only.
+        run(&["run", &name, "--", "sh", "-c", "kill -40 $$"]).ends(168);
+        assert_eq!(in_use(&set), 0);
     });
 }
 

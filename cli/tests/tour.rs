@@ -85,6 +85,7 @@ fn simulate_plays_a_trace_and_says_which_line_is_wrong() {
         assert_eq!(at, [0.0, 2.0, 8.0]);
         let told = trace(text, &[]).ends(0).json();
         assert_eq!(told["scenarios"][0]["admitted"], 1, "without waiting");
+        trace("\u{feff}time,tokens\r\n0,1\r\n", &[]).ends(0);
         let wrong = trace("time,tokens\n0,1\n0,x\n", &[]).ends(2);
         assert!(wrong.err().contains("line 3: ") && wrong.err().contains("is not an amount"), "{wrong:?}");
         fs::remove_file(&path).unwrap();

@@ -124,12 +124,29 @@ fn read(path: &PathBuf) -> Result<BTreeMap<String, SetFile>, Failure> {
     } else {
         fs::read_to_string(path)
     };
-    let text = text.map_err(|error| Failure::from(error).about(path.display()))?;
-    // The library's message shows the line, with a mark below.
-    toml::from_str(&text).map_err(|error| {
-        let usage = Failure::new(Exit::Usage, "bad_file", error.message()).about(path.display());
-        Failure { excerpt: Some(error.to_string().trim_end().to_owned()), ..usage }
-    })
+    let text = text.map_err(|error| {
+        let failure = match error.kind() {
+            io::ErrorKind::InvalidData => Failure::new(Exit::Usage, "bad_file", "it is no text in UTF-8"),
+            _ => error.into(),
+        };
+        failure.about(path.display())
+    })?;
+    toml::from_str(&text).map_err(|error| bad_file(&error, &text).about(path.display()))
+}
+
+/// What is wrong with a file and where, and its line with a mark below.
+fn bad_file(error: &toml::de::Error, text: &str) -> Failure {
+    let failure = Failure::new(Exit::Usage, "bad_file", error.message());
+    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return failure };
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    // Around it, the library tells the place and the message once more.
+    let shown = error.to_string();
+    let excerpt: Vec<_> = shown.lines().skip(1).take(3).map(text::clean).collect();
+    Failure {
+        excerpt: Some(excerpt.join("\n")),
+        ..failure.about(format_args!("line {line}, column {column}"))
+    }
 }
 
 fn plan(name: &str, file: SetFile, context: &Context) -> Result<Plan, Failure> {
@@ -275,9 +292,7 @@ impl Plan {
                     self.changes.iter().any(|it| it.what == "limit" && it.to.as_ref() == Some(&text))
                 };
                 let limits: Vec<Limit> = self.limits.iter().filter(is_new).cloned().collect();
-                if !limits.is_empty() {
-                    set.reconfigure(limits)?;
-                }
+                // First what only its owner may do: who may not has changed nothing.
                 let path = set.segment().info().path;
                 if let Some(group) =
                     self.file.group()?.filter(|_| self.changes.iter().any(|it| it.what == "group"))
@@ -289,6 +304,9 @@ impl Plan {
                 {
                     let mode = fs::Permissions::from_mode(mode);
                     fs::set_permissions(&path, mode).map_err(|error| Failure::from(error).about("mode"))?;
+                }
+                if !limits.is_empty() {
+                    set.reconfigure(limits)?;
                 }
             }
             _ => {}

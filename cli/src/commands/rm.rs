@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use limitset::error::AttachError;
@@ -51,7 +52,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
 fn remove(name: &str, force: bool, context: &Context) -> Result<(), Failure> {
     let options = context.segment_options();
     if !force {
-        let attached = Segment::options().any_owner(true).observe(name)?.participants();
+        let observed = Segment::options().any_owner(true).observe(name);
+        let attached = observed.map_err(|error| by_force(error, name))?.participants();
         if !attached.is_empty() {
             return Err(Failure::new(Exit::Conflict, "in_use", in_use(name, &attached)));
         }
@@ -62,8 +64,22 @@ fn remove(name: &str, force: bool, context: &Context) -> Result<(), Failure> {
     }
 }
 
+/// What cannot be opened can still be taken away.
+fn by_force(error: AttachError, name: &str) -> Failure {
+    let is_malformed = matches!(error, AttachError::Malformed { .. });
+    let mut failure = Failure::from(error);
+    if is_malformed {
+        failure.message += &format!("; `limitset rm --force {name}` does, whoever uses it");
+    }
+    failure
+}
+
 fn in_use(name: &str, attached: &[ParticipantInfo]) -> String {
-    let one = |it: &ParticipantInfo| format!("{} ({}, user {})", it.pid, it.command, it.uid);
+    let one = |it: &ParticipantInfo| {
+        let ended =
+            if has_ended(it) { ", ended, but not what it ran: see `fuser` of the segment" } else { "" };
+        format!("{} ({}, user {}{ended})", it.pid, it.command, it.uid)
+    };
     let shown: Vec<_> = attached.iter().take(8).map(one).collect();
     let more = attached.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -72,6 +88,12 @@ fn in_use(name: &str, attached: &[ParticipantInfo]) -> String {
          was removed",
         shown.join(", ")
     )
+}
+
+/// Whether only something that a participant lent its life to keeps its place.
+fn has_ended(it: &ParticipantInfo) -> bool {
+    let ours = fs::metadata("/proc/self/ns/pid").is_ok_and(|ours| ours.ino() == it.pid_namespace);
+    ours && !Path::new(&format!("/proc/{}", it.pid)).exists()
 }
 
 /// Takes away the name of what is no usable segment, if it ever was one.

@@ -181,7 +181,7 @@ fn under(
 ) -> Result<Ended, Failure> {
     let forwarding = Forwarding::begin()?;
     let spawned = held.set().segment().spawn_lending_life(command, forwarding.signals());
-    let (child, life) = match spawned {
+    let (mut child, life) = match spawned {
         Ok(spawned) => spawned,
         Err(error) => {
             // As if it had not been asked for.
@@ -189,7 +189,7 @@ fn under(
             return Err(command::not_started(program, &error));
         }
     };
-    let ended = forwarding.wait_for(&child)?;
+    let ended = forwarding.wait_for(&mut child)?;
     match life.release(held) {
         Ok(()) | Err(UsageError::Removed) => {}
         // They return as those of a dead process when this one ends.

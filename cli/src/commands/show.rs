@@ -217,14 +217,12 @@ impl Shown {
         } else {
             self.participant_table().print(context, out)?;
         }
-        let ShownCounts { recoveries, reaped_participants, reaped_permits, unenforced, deposed, .. } =
-            self.counts;
+        let ShownCounts { recoveries, reaped_permits, unenforced, deposed, .. } = self.counts;
         writeln!(
             out,
-            "\n{} wait; after deaths: {} undone, {} cleaned up after, {} returned",
+            "\n{} wait; after deaths: {} undone, {} returned",
             self.waiters,
             text::count(recoveries, "update", "updates"),
-            text::count(reaped_participants, "process", "processes"),
             text::count(reaped_permits, "permit", "permits"),
         )?;
         if unenforced > 0 {

@@ -8,14 +8,15 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Child;
+use std::process::{Child, ExitStatus};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::{AccessFlags, Pid, access};
 
 use crate::exit::Exit;
@@ -46,6 +47,10 @@ const BY_THE_KERNEL: i32 = 0x80;
 
 /// Says why a command cannot be run, before it is tried.
 pub(super) fn find(program: &OsStr) -> Result<(), Failure> {
+    if program.is_empty() {
+        let message = "the command is empty: name one behind --; nothing was charged";
+        return Err(Failure::new(NOT_FOUND, "command_not_found", message));
+    }
     let is_path = program.as_bytes().contains(&b'/');
     let places: Vec<PathBuf> = if is_path {
         vec![program.into()]
@@ -98,7 +103,17 @@ pub(super) fn not_started(program: &OsString, error: &io::Error) -> Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     With(i32),
-    By(Signal),
+    /// By a signal: its number, because the real-time ones have no name.
+    By(i32),
+}
+
+impl From<ExitStatus> for Ended {
+    fn from(status: ExitStatus) -> Self {
+        match status.signal() {
+            Some(signal) => Self::By(signal),
+            None => Self::With(status.code().unwrap_or_default()),
+        }
+    }
 }
 
 impl Ended {
@@ -106,7 +121,7 @@ impl Ended {
     pub(super) fn code(self) -> u8 {
         let code = match self {
             Self::With(code) => code & 0xff,
-            Self::By(signal) => 128 + signal as i32,
+            Self::By(signal) => 128 + signal,
         };
         u8::try_from(code).unwrap_or(u8::MAX)
     }
@@ -114,7 +129,7 @@ impl Ended {
     pub(super) fn signal(self) -> Option<i32> {
         match self {
             Self::With(_) => None,
-            Self::By(signal) => Some(signal as i32),
+            Self::By(signal) => Some(signal),
         }
     }
 }
@@ -143,19 +158,21 @@ impl Forwarding {
     }
 
     /// Passes signals on until the command has ended.
-    pub(super) fn wait_for(&self, child: &Child) -> io::Result<Ended> {
-        let child = Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?);
+    pub(super) fn wait_for(&self, command: &mut Child) -> io::Result<Ended> {
+        let child = Pid::from_raw(i32::try_from(command.id()).map_err(io::Error::other)?);
         let mut is_stopped = false;
         loop {
-            match waitpid(child, Some(WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED)) {
-                Ok(WaitStatus::Exited(_, code)) => return Ok(Ended::With(code)),
-                Ok(WaitStatus::Signaled(_, signal, _)) => return Ok(Ended::By(signal)),
+            if let Some(status) = command.try_wait()? {
+                return Ok(status.into());
+            }
+            match waitid(Id::Pid(child), WaitPidFlag::WNOHANG | WaitPidFlag::WSTOPPED) {
                 // By the terminal, or in its name: a shell waits for us to stop, and lets us go on. Whoever sends a
                 // SIGSTOP to the command itself means the command alone.
                 Ok(WaitStatus::Stopped(_, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU)) => {
                     is_stopped = true;
                 }
-                Ok(_) | Err(Errno::EINTR) => {}
+                // No child: it has ended in between, and a signal that tells so waits.
+                Ok(_) | Err(Errno::EINTR | Errno::ECHILD) => {}
                 Err(error) => return Err(error.into()),
             }
             let mut is_news = false;

@@ -62,7 +62,9 @@ impl Load {
     pub(super) fn from_trace(path: &Path, limits: &[Limit]) -> Result<Self, Failure> {
         let about = |error: std::io::Error| Failure::from(error).about(path.display());
         let text = fs::read_to_string(path).map_err(about)?;
-        read(&text, limits).map_err(|failure| failure.about(path.display()))
+        // Spreadsheets begin their files with a mark that is no part of the first heading.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        read(text, limits).map_err(|failure| failure.about(path.display()))
     }
 }
 
