@@ -36,7 +36,7 @@ pub struct Stats {
     pub recoveries: u64,
     /// How often the dead were looked for.
     pub sweeps: u64,
-    /// How many dead participants were cleaned up after.
+    /// How many participants that are gone were cleaned up after, be they killed or ended in order.
     pub reaped_participants: u64,
     /// How many permits came back that way.
     pub reaped_permits: u64,
