@@ -163,12 +163,14 @@ impl LimitSet {
             Err(fault) => return Err(self.trouble(fault)),
         };
         let mut guard = taken.guard(&engine.block);
-        let done = match engine.begin(&mut guard) {
+        let begun = engine.begin(&mut guard);
+        let is_recovered = guard.is_stolen() && begun.is_ok();
+        let done = match begun {
             Ok(()) => act(engine, &mut guard),
             Err(fault) => Err(fault),
         };
         let unlocked = guard.unlock_in_place();
-        if guard.is_stolen() {
+        if is_recovered {
             events::recovered(self);
         }
         match (done, unlocked) {

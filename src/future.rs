@@ -99,7 +99,7 @@ impl LimitSet {
 
     #[cold]
     fn start_waiting(&self, ask: &Ask<'_>, timeout: Option<Duration>) -> Result<Started, AcquireError> {
-        match self.join(ask, timeout, true) {
+        match self.join(ask, timeout, None, true) {
             Ok(Ok(Joined::Granted(acquisition))) => Ok(Started::Granted(acquisition)),
             Ok(Ok(Joined::Waiting(waiting))) => {
                 let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);
@@ -186,7 +186,7 @@ impl AcquireFuture {
             Ok(ask) => ask,
             Err(bad) => return Poll::Ready(Err(bad.clone().into())),
         };
-        let waiting = match self.set.join(&ask, self.timeout, true) {
+        let waiting = match self.set.join(&ask, self.timeout, None, true) {
             Ok(Ok(Joined::Granted(acquisition))) => return Poll::Ready(Ok(acquisition)),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Poll::Ready(Err(refusal)),

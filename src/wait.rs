@@ -115,6 +115,8 @@ impl LimitSet {
         ask: &Ask<'_>,
         timeout: Option<Duration>,
     ) -> Result<Acquisition, AcquireError> {
+        // Waiting for the lock counts, too.
+        let since = timeout.map(|_| clock::monotonic());
         let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
         let patience = patience.min(self.segment().patience());
         match self.enter_at_once(ask.wants, ask.owing, patience) {
@@ -122,15 +124,20 @@ impl LimitSet {
                 events::granted(self, ask.label, granted.ticket);
                 Ok(ask.acquisition(self, &granted))
             }
-            Ok(None) => self.wait_in_order(ask, timeout),
+            Ok(None) => self.wait_in_order(ask, timeout, since),
             Err(trouble) => self.on_trouble(trouble, ask.label),
         }
     }
 
     /// The same for those who do not get it at once.
     #[cold]
-    fn wait_in_order(&self, ask: &Ask<'_>, timeout: Option<Duration>) -> Result<Acquisition, AcquireError> {
-        let waiting = match self.join(ask, timeout, false) {
+    fn wait_in_order(
+        &self,
+        ask: &Ask<'_>,
+        timeout: Option<Duration>,
+        since: Option<u64>,
+    ) -> Result<Acquisition, AcquireError> {
+        let waiting = match self.join(ask, timeout, since, false) {
             Ok(Ok(Joined::Granted(acquisition))) => return Ok(acquisition),
             Ok(Ok(Joined::Waiting(waiting))) => waiting,
             Ok(Err(refusal)) => return Err(refusal),
@@ -139,14 +146,15 @@ impl LimitSet {
         waiting.wait(self, ask)
     }
 
-    /// Asks, and joins the queue if it has to.
+    /// Asks, and joins the queue if it has to. The time runs from `since`, or from now.
     pub(crate) fn join(
         &self,
         ask: &Ask<'_>,
         timeout: Option<Duration>,
+        since: Option<u64>,
         shares_doorbell: bool,
     ) -> Result<Result<Joined, AcquireError>, Trouble> {
-        let since = clock::monotonic();
+        let since = since.unwrap_or_else(clock::monotonic);
         let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
         let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
             Ok(Entered::Granted { ticket, admitted }) => {

@@ -299,15 +299,7 @@ impl<'a, E: Env> Block<'a, E> {
         }
     }
 
-    /// Lets sleepers on the doorbell look again. Bit 0 of the doorbell says that there may be some; the rest
-    /// counts rings.
-    pub(crate) fn ring(&self) {
-        if self.turn_doorbell() {
-            self.env.wake_all(self.doorbell);
-        }
-    }
-
-    /// Changes the doorbell; true if somebody may sleep on it.
+    /// Changes the doorbell; true if somebody may sleep on it. Bit 0 says that; the rest counts changes.
     pub(crate) fn turn_doorbell(&self) -> bool {
         let mut seen = self.env.load32(self.doorbell, Relaxed);
         // The sleepers' bit is set without the lock, hence the loop; each turn of it is somebody's progress.
@@ -337,9 +329,11 @@ impl<'a, E: Env> Block<'a, E> {
     /// mark only ever goes one way and guards no words, so it needs none.
     pub fn close_unlocked(&self) {
         self.env.store64(self.closed, 1, Relaxed);
-        // Either a waiter that is about to sleep sees the mark, or whoever rings after this sees the waiter.
+        // Either a waiter that is about to sleep sees the mark, or whoever rings after this sees the waiter. Whether the
+        // sleepers' bit is set does not count: a holder who has rung, and wakes at its unlocking, may be stopped.
         self.env.fence(SeqCst);
-        self.ring();
+        self.turn_doorbell();
+        self.env.wake_all(self.doorbell);
     }
 
     /// True for one caller per `interval`: whose turn it is to look for the dead.

@@ -152,6 +152,9 @@ impl<'a, E: Env> Guard<'a, E> {
         }
     }
 
+    /// Frees the lock and wakes the doorbell's sleepers in one step. That step frees whatever it finds, so it is looked at
+    /// before: between the two only somebody who was wrongly thought dead could lose the lock, which would be a defect
+    /// elsewhere, and found there.
     #[cold]
     fn unlock_and_wake(&self, doorbell: &E::U32) -> Result<(), Fault> {
         let Block { env, lock, .. } = *self.block;

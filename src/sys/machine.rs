@@ -99,10 +99,10 @@ impl Env for Machine {
     #[cold]
     fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
         if !futex::clear_and_wake(lock, doorbell) {
-            // A kernel without that call. Who sleeps on the doorbell would wait for a slice if we died between the two.
-            let seen = lock.swap(0, Ordering::Release);
+            // A kernel without that call. The doorbell first: if we die between the two, whoever takes the lock from us
+            // rings again.
             futex::wake(doorbell, i32::MAX);
-            if seen & WAITERS != 0 {
+            if lock.swap(0, Ordering::Release) & WAITERS != 0 {
                 futex::wake(lock, 1);
             }
         }
