@@ -8,17 +8,31 @@
 )]
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use nix::sys::signal::{SigHandler, Signal};
 use serde_json::Value;
 
 /// The binary under test, with an environment that changes nothing about its output.
 pub(crate) fn limitset() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_limitset"));
     command.env_remove("NO_COLOR").env("TERM", "xterm").env("COLUMNS", "100");
+    // SAFETY: what runs in the child between fork and exec only makes system calls.
+    unsafe { command.pre_exec(heed_signals) };
     command
+}
+
+/// What the tests were started by may ignore signals (nohup, a shell that runs them in the background), and that is
+/// inherited: then a signal that a test sends would not arrive.
+fn heed_signals() -> std::io::Result<()> {
+    for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGTSTP] {
+        // SAFETY: the default is no function of ours.
+        unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
+    }
+    Ok(())
 }
 
 /// Runs it to its end.

@@ -13,6 +13,11 @@ import pytest
 
 import limitset
 
+# Whatever started the tests may ignore signals, and that is inherited: then Ctrl-C would not arrive.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
+
 #: So long that it only passes when something hangs.
 WATCHDOG = 60
 
