@@ -155,8 +155,14 @@ fn debug_library() -> &'static Path {
         let folder = scratch().join("debug");
         std::fs::create_dir_all(&folder).unwrap();
         let soname = std::fs::read_link(prefix().join("lib/liblimitset.so")).unwrap();
-        // Cargo builds it together with these tests.
-        let built = std::env::current_exe().unwrap().with_file_name("liblimitset.so");
+        let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["build", "--quiet", "--package", "limitset-c"]).current_dir(folder().join("../.."));
+        let done = build.output().unwrap();
+        assert!(done.status.success(), "no debug build:\n{}", String::from_utf8_lossy(&done.stderr));
+        // These tests are in target/PROFILE/deps.
+        let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
+        let built = target.join("debug/liblimitset.so");
         std::os::unix::fs::symlink(&built, folder.join(soname)).unwrap();
         assert!(built.exists(), "{} is not there", built.display());
         folder
