@@ -152,8 +152,8 @@ pub(crate) fn command(source: &Path, variant: Variant) -> Option<Command> {
 fn debug_library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
-        let folder = scratch().join("debug");
-        std::fs::create_dir_all(&folder).unwrap();
+        let here = scratch().join("debug");
+        std::fs::create_dir_all(&here).unwrap();
         let soname = std::fs::read_link(prefix().join("lib/liblimitset.so")).unwrap();
         let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
         let mut build = Command::new(cargo);
@@ -163,9 +163,9 @@ fn debug_library() -> &'static Path {
         // These tests are in target/PROFILE/deps.
         let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
         let built = target.join("debug/liblimitset.so");
-        std::os::unix::fs::symlink(&built, folder.join(soname)).unwrap();
+        std::os::unix::fs::symlink(&built, here.join(soname)).unwrap();
         assert!(built.exists(), "{} is not there", built.display());
-        folder
+        here
     })
 }
 
