@@ -78,9 +78,9 @@ pub enum AtOnce {
         /// When.
         admitted: Admitted,
     },
-    /// Nobody waits, nothing pauses, and it does not fit now.
+    /// Nobody waits for the same, nothing pauses, and it does not fit now.
     NotThere,
-    /// Somebody waits, or the set pauses or resumes: that takes a closer look.
+    /// Somebody waits for the same, or the set pauses or resumes: that takes a closer look.
     Unclear,
 }
 
@@ -105,7 +105,7 @@ pub struct Patience {
 }
 
 impl<E: Env> Engine<'_, E> {
-    /// Takes what is wanted if it is there, nobody waits and nothing pauses: all there is to do nearly always.
+    /// Takes what is wanted if it is there, nobody waits for the same and nothing pauses: all there is to do nearly always.
     ///
     /// Where no rate is wanted, any instant will do that is not behind the last decision.
     #[inline(always)]
@@ -117,7 +117,10 @@ impl<E: Env> Engine<'_, E> {
         now: u64,
     ) -> Result<AtOnce, Fault> {
         self.adopt(guard)?;
-        let is_waited_for = guard.get(StateMap::QUEUE_LENGTH)? != 0;
+        // Who waits for other limits is in nobody's way here.
+        let is_waited_for = guard.get(StateMap::QUEUE_LENGTH)? != 0
+            && self.table.order == Order::Arrival
+            && self.waited_for(guard, wants.demand())? != 0;
         let is_scarce =
             guard.get(StateMap::NEXT_ADMISSION)? | guard.get(StateMap::SLOW_ADMISSIONS_LEFT)? != 0;
         if is_waited_for || is_scarce {
