@@ -138,7 +138,8 @@ pub(crate) fn command(source: &Path, variant: Variant) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("valgrind");
-    command.arg("--quiet").arg(format!("--error-exitcode={FOUND}"));
+    // Fair: else the thread that spins for a lock keeps the one that holds it from running, for seconds.
+    command.args(["--quiet", "--fair-sched=try"]).arg(format!("--error-exitcode={FOUND}"));
     // A forked child has lost what belonged to the other threads of its parent.
     if source.file_stem().is_some_and(|stem| stem != "forks") {
         command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
