@@ -2,20 +2,24 @@
 
 mod ending;
 
+use std::borrow::Borrow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::thread::LocalKey;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::answer::{AcquireError, UsageError};
 use crate::cooldown::Pause;
-use crate::engine::{Admitted, Charge, Ending, Report, Trial, Wants};
+use crate::engine::{Admitted, Charge, Ending, Report, Table, Trial, Wants};
 use crate::enter::Granted;
 use crate::events;
 use crate::limit::MAX_CAPACITY;
 use crate::request::Request;
 use crate::set::LimitSet;
+use crate::sys::recycled::{Recycle, Recycled, Spares};
 use crate::sys::{clock, fork};
 
 /// What was acquired: permits that are held, and charges on rates.
@@ -41,8 +45,14 @@ use crate::sys::{clock, fork};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[must_use = "dropping it releases what was acquired"]
-pub struct Acquisition {
-    set: LimitSet,
+pub struct Acquisition<S: Borrow<LimitSet> = LimitSet> {
+    set: S,
+    held: Recycled<Held>,
+}
+
+/// What an acquisition knows, apart from its set.
+#[derive(Default)]
+struct Held {
     charges: SmallVec<[Charge; 4]>,
     /// Which limits were named, be it with nothing.
     named: u64,
@@ -55,87 +65,93 @@ pub struct Acquisition {
     pool_index: Option<usize>,
 }
 
-impl Acquisition {
+impl Held {
+    /// Says anew whatever it says: what was granted, reports being owed of the limits in `owing`.
+    #[inline(always)]
+    fn begin(&mut self, wants: &Wants, owing: u64, table: &Table, granted: &Granted) {
+        let Self { charges, named, ticket, admitted, epoch, is_enforced, is_over, pool_index } = self;
+        (*named, *ticket, *admitted) = (wants.named(), granted.ticket, granted.admitted);
+        (*epoch, *is_enforced, *is_over, *pool_index) = (fork::epoch(), true, false, None);
+        charges.clear();
+        charges.reserve(wants.demand().count_ones() as usize);
+        // One by one: as a whole they would be made elsewhere first.
+        for charge in Charge::of(wants, owing, table, granted.ticket) {
+            charges.push(charge);
+        }
+    }
+}
+
+impl Recycle for Held {
+    fn spares() -> &'static LocalKey<Spares<Self>> {
+        thread_local! {
+            static SPARES: Spares<Held> = const { RefCell::new(Vec::new()) };
+        }
+        &SPARES
+    }
+}
+
+impl<S: Borrow<LimitSet>> Acquisition<S> {
     /// Owing reports of the limits in `owing`, of those that need one.
     #[inline(always)]
-    pub(crate) fn new(set: LimitSet, wants: &Wants, owing: u64, granted: &Granted) -> Self {
-        let Granted { ticket, admitted } = *granted;
-        let mut it = Self {
-            set,
-            charges: SmallVec::new(),
-            named: wants.named(),
-            ticket,
-            admitted,
-            epoch: fork::epoch(),
-            is_enforced: true,
-            is_over: false,
-            pool_index: None,
-        };
-        let count = wants.demand().count_ones() as usize;
-        if count > it.charges.inline_size() {
-            it.charges.reserve_exact(count);
-        }
-        // Where they stay: moving them costs as much as making them.
-        for charge in Charge::of(wants, owing, &it.set.keys().table, ticket) {
-            it.charges.push(charge);
-        }
-        it
+    pub(crate) fn new(set: S, wants: &Wants, owing: u64, granted: &Granted) -> Self {
+        let mut held = Recycled::<Held>::used_or_new();
+        held.begin(wants, owing, &set.borrow().keys().table, granted);
+        Self { set, held }
     }
 
-    pub(crate) fn not_enforced(set: LimitSet) -> Self {
-        Self {
-            set,
-            charges: SmallVec::new(),
-            named: 0,
-            ticket: 0,
-            admitted: Admitted::default(),
-            epoch: fork::epoch(),
-            is_enforced: false,
-            is_over: false,
-            pool_index: None,
-        }
+    pub(crate) fn not_enforced(set: S) -> Self {
+        let mut held = Recycled::<Held>::used_or_new();
+        *held = Held { epoch: fork::epoch(), ..Held::default() };
+        Self { set, held }
+    }
+
+    /// The same acquisition, which knows its set in another way.
+    pub(crate) fn of<T: Borrow<LimitSet>>(mut self, set: T) -> Acquisition<T> {
+        let mut nothing = Recycled::<Held>::used_or_new();
+        *nothing = Held { is_over: true, ..Held::default() };
+        Acquisition { set, held: std::mem::replace(&mut self.held, nothing) }
     }
 
     /// Its end says nothing about the other side.
     pub(crate) fn is_no_trial(&mut self) {
-        self.admitted.trial = Trial::Over;
+        self.held.admitted.trial = Trial::Over;
     }
 
     /// The set it was acquired from.
     pub fn set(&self) -> &LimitSet {
-        &self.set
+        self.set.borrow()
     }
 
     /// The config map of the set.
     pub fn config(&self) -> &BTreeMap<String, String> {
-        self.set.config()
+        self.set().config()
     }
 
     /// The position of its set in the pool that it came from; none if it did not come from one.
     pub fn pool_index(&self) -> Option<usize> {
-        self.pool_index
+        self.held.pool_index
     }
 
     pub(crate) fn set_pool_index(&mut self, index: usize) {
-        self.pool_index = Some(index);
+        self.held.pool_index = Some(index);
     }
 
     /// Whether the limits were asked. False only by [`OnUnavailable::Allow`](crate::OnUnavailable::Allow), when they
     /// could not be; then nothing is charged and nothing can be reported.
     pub fn enforced(&self) -> bool {
-        self.is_enforced
+        self.held.is_enforced
     }
 
     /// Its number in the order of arrival.
     pub fn ticket(&self) -> u64 {
-        self.ticket
+        self.held.ticket
     }
 
     /// How much of a limit is charged or held now; none if it was left alone.
     pub fn charged(&self, key: &str) -> Option<u64> {
-        let limit = self.set.keys().find(key).ok()?;
-        let found = self.charges.iter().find(|charge| charge.limit() == limit);
-        found.map(|charge| charge.charged).or((self.named >> limit & 1 != 0).then_some(0))
+        let limit = self.set().keys().find(key).ok()?;
+        let found = self.held.charges.iter().find(|charge| charge.limit() == limit);
+        found.map(|charge| charge.charged).or((self.held.named >> limit & 1 != 0).then_some(0))
     }
 
     /// Reports that `used` of what was requested was used. What was not is given back, if the limit's algorithm can
@@ -146,7 +162,7 @@ impl Acquisition {
     ///
     /// [`UsageError::AboveRequested`] if more was used than requested; nothing is changed then.
     pub fn update(&mut self, key: &str, used: u64) -> Result<u64, UsageError> {
-        if !self.is_enforced {
+        if !self.held.is_enforced {
             return Ok(0);
         }
         let (place, charge) = self.find(key)?;
@@ -165,7 +181,7 @@ impl Acquisition {
     /// [`UsageError::AboveCharged`] if more is to be given back than is charged, [`UsageError::Permits`] if permits
     /// are asked for. Nothing is changed then.
     pub fn adjust(&mut self, key: &str, delta: i64) -> Result<u64, UsageError> {
-        if !self.is_enforced {
+        if !self.held.is_enforced {
             return Ok(0);
         }
         let (place, charge) = self.find(key)?;
@@ -183,7 +199,7 @@ impl Acquisition {
     ///
     /// [`UsageError::Permits`] if more permits would be held than were acquired; nothing is changed then.
     pub fn settle(&mut self, key: &str, actual: u64) -> Result<u64, UsageError> {
-        if !self.is_enforced {
+        if !self.held.is_enforced {
             return Ok(0);
         }
         let (place, _) = self.find(key)?;
@@ -197,29 +213,29 @@ impl Acquisition {
     ///
     /// As [`LimitSet::try_acquire`]; what was acquired before is not touched.
     pub fn acquire_more<'r>(&mut self, request: impl Into<Request<'r>>) -> Result<(), AcquireError> {
-        let wants = self.set.keys().named_only(&request.into())?;
-        if !self.is_enforced {
+        let wants = self.set().keys().named_only(&request.into())?;
+        if !self.held.is_enforced {
             return Ok(());
         }
-        if self.epoch != fork::epoch() {
+        if self.held.epoch != fork::epoch() {
             return Err(AcquireError::Forked);
         }
         let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit();
-        let owed: u64 = self.charges.iter().map(owing).sum();
-        let Granted { ticket, admitted } = self.set.try_enter(&wants, !owed)??;
+        let owed: u64 = self.held.charges.iter().map(owing).sum();
+        let Granted { ticket, admitted } = self.set().try_enter(&wants, !owed)??;
         if wants.demand() != 0 {
             // What the other side says from now on is about what was admitted last.
-            self.admitted = admitted;
+            self.held.admitted = admitted;
         }
-        self.named |= wants.named();
-        for more in Charge::of(&wants, u64::MAX, &self.set.keys().table, ticket) {
-            match self.charges.iter_mut().find(|charge| charge.limit() == more.limit()) {
+        self.held.named |= wants.named();
+        for more in Charge::of(&wants, u64::MAX, &self.set.borrow().keys().table, ticket) {
+            match self.held.charges.iter_mut().find(|charge| charge.limit() == more.limit()) {
                 Some(charge) => {
                     charge.requested = charge.requested.saturating_add(more.requested);
                     charge.charged = charge.charged.saturating_add(more.charged);
                     charge.owes_report |= more.owes_report;
                 }
-                None => self.charges.push(more),
+                None => self.held.charges.push(more),
             }
         }
         Ok(())
@@ -240,8 +256,12 @@ impl Acquisition {
     #[doc(hidden)]
     #[inline]
     pub fn release_in_place(&mut self) -> Result<(), UsageError> {
-        self.end(self.released(), self.set.segment().patience())?;
-        if self.charges.iter().any(|charge| charge.owes_report) { Err(self.unreported()) } else { Ok(()) }
+        self.end(self.released(), self.set().segment().patience())?;
+        if self.held.charges.iter().any(|charge| charge.owes_report) {
+            Err(self.unreported())
+        } else {
+            Ok(())
+        }
     }
 
     /// Ends the acquisition as if it had not been: permits return, and charges too where the limit's algorithm can
@@ -251,7 +271,7 @@ impl Acquisition {
     ///
     /// [`UsageError::Unavailable`] if the lock stays busy; everything returns as soon as it is free.
     pub fn cancel(mut self) -> Result<(), UsageError> {
-        self.end(Ending::Cancelled, self.set.segment().patience())
+        self.end(Ending::Cancelled, self.set().segment().patience())
     }
 
     /// Ends the acquisition because the other side answered "too many requests": permits return, what was charged stays
@@ -265,7 +285,7 @@ impl Acquisition {
     ///
     /// [`UsageError::Unavailable`] if the lock stays busy; it is done as soon as it is free.
     pub fn rate_limited(self, retry_after: Option<Duration>) -> Result<Pause, UsageError> {
-        let set = self.set.clone();
+        let set = self.set().clone();
         let (charges, report) = self.into_report(retry_after)?;
         let pause = move |set: &LimitSet, patience| {
             set.locked_within(patience, |engine, guard, now| {
@@ -283,54 +303,55 @@ impl Acquisition {
         mut self,
         retry_after: Option<Duration>,
     ) -> Result<(SmallVec<[Charge; 4]>, Report), UsageError> {
-        if self.epoch != fork::epoch() {
+        if self.held.epoch != fork::epoch() {
             return Err(UsageError::Forked);
         }
         let retry_after = retry_after.map_or(0, clock::nanos);
-        let report = Report { admitted: self.is_enforced.then_some(self.admitted), retry_after };
+        let report = Report { admitted: self.held.is_enforced.then_some(self.held.admitted), retry_after };
         self.is_no_trial();
-        Ok((std::mem::take(&mut self.charges), report))
+        Ok((std::mem::take(&mut self.held.charges), report))
     }
 
     #[cold]
     fn unreported(&self) -> UsageError {
-        let owing = self.charges.iter().filter(|charge| charge.owes_report);
-        let keys = owing.map(|charge| self.set.keys().name(charge.limit()).to_owned()).collect();
+        let owing = self.held.charges.iter().filter(|charge| charge.owes_report);
+        let keys = owing.map(|charge| self.set().keys().name(charge.limit()).to_owned()).collect();
         UsageError::Unreported { keys }
     }
 
     fn released(&self) -> Ending {
-        Ending::Released(self.admitted)
+        Ending::Released(self.held.admitted)
     }
 
     /// The charge of a limit, and its place.
     fn find(&mut self, key: &str) -> Result<(usize, Charge), UsageError> {
-        let limit = self.set.keys().find(key).ok().filter(|limit| self.named >> limit & 1 != 0);
+        let limit = self.set().keys().find(key).ok().filter(|limit| self.held.named >> limit & 1 != 0);
         let Some(limit) = limit else {
-            let names = (0..u64::BITS as usize).filter(|limit| self.named >> limit & 1 != 0);
-            let held = names.map(|limit| self.set.keys().name(limit)).collect::<Vec<_>>().join(", ");
+            let names = (0..u64::BITS as usize).filter(|limit| self.held.named >> limit & 1 != 0);
+            let held = names.map(|limit| self.set().keys().name(limit)).collect::<Vec<_>>().join(", ");
             return Err(UsageError::NotRequested {
                 key: key.to_owned(),
                 held: if held.is_empty() { "nothing".into() } else { held },
             });
         };
-        let place = self.charges.iter().position(|charge| charge.limit() == limit);
+        let place = self.held.charges.iter().position(|charge| charge.limit() == limit);
         let place = place.unwrap_or_else(|| {
             // Named with nothing.
-            self.charges.push(Charge::new(limit, 0, false, self.ticket));
-            self.charges.len() - 1
+            let nothing = Charge::new(limit, 0, false, self.held.ticket);
+            self.held.charges.push(nothing);
+            self.held.charges.len() - 1
         });
-        let charge = self.charges.get(place).copied();
-        Ok((place, charge.unwrap_or(Charge::new(limit, 0, false, self.ticket))))
+        let charge = self.held.charges.get(place).copied();
+        Ok((place, charge.unwrap_or(Charge::new(limit, 0, false, self.held.ticket))))
     }
 
     /// Changes what is charged of one limit; gives how much was given back.
     fn recharge(&mut self, place: usize, to: u64) -> Result<u64, UsageError> {
-        if self.epoch != fork::epoch() {
+        if self.held.epoch != fork::epoch() {
             return Err(UsageError::Forked);
         }
-        let Some(charge) = self.charges.get_mut(place) else { return Ok(0) };
-        let keys = self.set.keys();
+        let Some(charge) = self.held.charges.get_mut(place) else { return Ok(0) };
+        let keys = self.set.borrow().keys();
         let key = || keys.name(charge.limit()).to_owned();
         if to > charge.charged && keys.table.is_permit(charge.limit()) {
             return Err(UsageError::Permits { key: key(), more: to - charge.charged });
@@ -344,18 +365,19 @@ impl Acquisition {
             return Ok(0);
         }
         let before = *charge;
-        let charged = self.set.locked(|engine, guard, now| engine.recharge(guard, &before, to, now))?;
+        let charged =
+            self.set.borrow().locked(|engine, guard, now| engine.recharge(guard, &before, to, now))?;
         charge.charged = charged;
         charge.owes_report = false;
         Ok(before.charged.saturating_sub(charged))
     }
 }
 
-impl fmt::Debug for Acquisition {
+impl<S: Borrow<LimitSet>> fmt::Debug for Acquisition<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        for charge in &self.charges {
-            map.entry(&self.set.keys().name(charge.limit()), &charge.charged);
+        for charge in &self.held.charges {
+            map.entry(&self.set().keys().name(charge.limit()), &charge.charged);
         }
         map.finish()
     }

@@ -1,5 +1,7 @@
 //! How an acquisition ends: released, cancelled, or dropped, which must not hang.
 
+use std::borrow::Borrow;
+
 use super::Acquisition;
 use crate::answer::{AcquireError, RunError, Trouble, Unavailable, UsageError};
 use crate::background::{self, DROP_PATIENCE};
@@ -7,7 +9,7 @@ use crate::engine::{Charge, Ending, Time};
 use crate::set::LimitSet;
 use crate::sys::{clock, fork};
 
-impl Acquisition {
+impl<S: Borrow<LimitSet>> Acquisition<S> {
     pub(crate) fn run<T, E>(self, body: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, RunError<E>> {
         let mut held = CancelOnDrop(Some(self));
         let Some(acquisition) = held.0.as_mut() else { return Err(AcquireError::Removed.into()) };
@@ -30,23 +32,24 @@ impl Acquisition {
     /// Ends it, once: dropping it afterwards does nothing more.
     #[inline]
     pub(super) fn end(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
-        if std::mem::replace(&mut self.is_over, true) {
+        if std::mem::replace(&mut self.held.is_over, true) {
             return Ok(());
         }
-        let table = &self.set.keys().table;
+        let table = &self.set().keys().table;
         let cancel = ending == Ending::Cancelled;
-        let needs_lock = self.admitted.on_trial() && !cancel
-            || self.charges.iter().any(|charge| {
+        let needs_lock = self.held.admitted.on_trial() && !cancel
+            || self.held.charges.iter().any(|charge| {
                 charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit()))
             });
-        if self.epoch != fork::epoch() {
+        if self.held.epoch != fork::epoch() {
             return Err(UsageError::Forked);
         }
         if !needs_lock {
             return Ok(());
         }
         self.set
-            .finish(&self.charges, ending, patience)
+            .borrow()
+            .finish(&self.held.charges, ending, patience)
             .map_err(|trouble| self.end_later(ending, trouble).into())
     }
 
@@ -59,7 +62,7 @@ impl Acquisition {
     #[cold]
     fn end_later(&self, ending: Ending, trouble: Trouble) -> Trouble {
         if let Trouble::Unavailable(Unavailable::Busy { .. }) = trouble {
-            let (set, charges) = (self.set.clone(), self.charges.clone());
+            let (set, charges) = (self.set().clone(), self.held.charges.clone());
             background::run(move || drop(set.finish(&charges, ending, u64::MAX)));
         }
         trouble
@@ -82,19 +85,19 @@ impl LimitSet {
     }
 }
 
-impl Drop for Acquisition {
+impl<S: Borrow<LimitSet>> Drop for Acquisition<S> {
     #[inline]
     fn drop(&mut self) {
-        if !self.is_over {
+        if !self.held.is_over {
             self.end_unasked(self.released());
         }
     }
 }
 
 /// Cancels what is left in it.
-struct CancelOnDrop(Option<Acquisition>);
+struct CancelOnDrop<S: Borrow<LimitSet>>(Option<Acquisition<S>>);
 
-impl Drop for CancelOnDrop {
+impl<S: Borrow<LimitSet>> Drop for CancelOnDrop<S> {
     fn drop(&mut self) {
         if let Some(acquisition) = &mut self.0 {
             acquisition.end_unasked(Ending::Cancelled);

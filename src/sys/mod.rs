@@ -12,6 +12,7 @@
 //! clock      instants; boot and namespace identities
 //! process    forking workers; how they learn that they shall stop
 //! machine    all of it behind `core::Env`
+//! recycled   memory that a thread uses again
 //! raw_event  an event behind the traits of the crate `raw_sync`
 //! ```
 
@@ -28,3 +29,4 @@ mod pin;
 pub(crate) mod process;
 #[cfg(feature = "raw_sync")]
 pub(crate) mod raw_event;
+pub(crate) mod recycled;
