@@ -86,20 +86,27 @@ impl LimitSet {
         let mut scratch = Wants::none();
         let wants = self.keys().wants(&request, &mut scratch)?;
         let ask = Ask { wants, owing: u64::MAX, label: request.name() };
+        // Waiting for the lock counts, too.
+        let since = timeout.map(|_| clock::monotonic());
         let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
         match self.enter_at_once(wants, u64::MAX, patience.min(self.segment().patience())) {
             Ok(Some(granted)) => {
                 events::granted(self, ask.label, granted.ticket);
                 Ok(Started::Granted(ask.acquisition(self, &granted)))
             }
-            Ok(None) => self.start_waiting(&ask, timeout),
+            Ok(None) => self.start_waiting(&ask, timeout, since),
             Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
         }
     }
 
     #[cold]
-    fn start_waiting(&self, ask: &Ask<'_>, timeout: Option<Duration>) -> Result<Started, AcquireError> {
-        match self.join(ask, timeout, None, true) {
+    fn start_waiting(
+        &self,
+        ask: &Ask<'_>,
+        timeout: Option<Duration>,
+        since: Option<u64>,
+    ) -> Result<Started, AcquireError> {
+        match self.join(ask, timeout, since, true) {
             Ok(Ok(Joined::Granted(acquisition))) => Ok(Started::Granted(acquisition)),
             Ok(Ok(Joined::Waiting(waiting))) => {
                 let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);

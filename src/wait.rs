@@ -372,3 +372,58 @@ impl Waiting {
         TimedOut { waited, statuses, ahead, cooling_down, holders }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::thread;
+
+    use super::*;
+    use crate::core::owner::WAITERS;
+    use crate::layout::waiters::WaiterWord;
+    use crate::{ResourceLimit, Started};
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    /// Somebody asks for an hour while the lock is held, and then has to join the queue. Its deadline must lie an hour
+    /// after it asked, not after it had the lock.
+    fn asks_under_a_held_lock(ask: impl FnOnce(&LimitSet) + Send) {
+        let set = LimitSet::builder().limit(ResourceLimit::new("db", 1)).in_memory().unwrap();
+        let held = set.try_acquire(()).unwrap();
+        let engine = set.engine();
+        let guard = engine.block.lock(set.segment().participant().unwrap(), NEVER).unwrap().guard();
+        let before = clock::monotonic();
+        thread::scope(|scope| {
+            scope.spawn(|| ask(&set));
+            while engine.block.lock.load(Relaxed) & WAITERS == 0 {
+                thread::yield_now();
+            }
+            let waits_for_the_lock = clock::monotonic();
+            guard.unlock().unwrap();
+            while set.stats().unwrap().waiters == 0 {
+                thread::yield_now();
+            }
+            let deadline = engine.waiters.words[WaiterWord::Deadline.place()].load(Relaxed);
+            held.release().unwrap();
+            let hour = clock::nanos(HOUR);
+            assert!((before + hour..=waits_for_the_lock + hour).contains(&deadline));
+        });
+    }
+
+    #[test]
+    fn the_wait_for_the_lock_and_the_wait_in_the_queue_have_one_deadline() {
+        asks_under_a_held_lock(|set| drop(set.acquire_timeout((), HOUR).unwrap()));
+    }
+
+    #[test]
+    fn a_wait_that_was_only_started_has_the_same_deadline() {
+        asks_under_a_held_lock(|set| {
+            let Started::Waiting(future) = set.start_acquire((), Some(HOUR)).unwrap() else { panic!("held") };
+            // Until the grant, or the other thread might not see that it waits.
+            while set.stats().unwrap().waiters > 0 {
+                thread::yield_now();
+            }
+            drop(future);
+        });
+    }
+}

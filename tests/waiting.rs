@@ -43,6 +43,7 @@ fn main() {
         ("loop", order::loop_role),
         ("storm", storm::role),
         ("locker", stopped::locker_role),
+        ("sleeper", stopped::sleeper_role),
         ("interrupted", deaths::interrupted_role),
     ];
     let mut tests: Vec<(&'static str, fn())> = in_all_modes! {

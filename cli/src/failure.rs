@@ -1,4 +1,5 @@
-//! What went wrong: the library's words, an exit code, and a stable word for programs.
+//! What went wrong: the library's words, an exit code, and a stable word for programs. Where the library tells a program
+//! what to do, people are told which command does it.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -35,6 +36,12 @@ impl Failure {
         Self::new(Exit::Usage, "usage", message)
     }
 
+    fn removed(what: impl Display) -> Self {
+        let message =
+            format!("{what} was removed: create it again with `limitset create`, if it is still needed");
+        Self::new(Exit::NoSet, "removed", message)
+    }
+
     /// Adds what it is about in front.
     pub(crate) fn about(mut self, what: impl Display) -> Self {
         self.message = format!("{what}: {}", self.message);
@@ -62,8 +69,14 @@ impl From<AttachError> for Failure {
     fn from(error: AttachError) -> Self {
         let (exit, code) = match &error {
             AttachError::Name(_) => (Exit::Usage, "bad_name"),
-            AttachError::NotFound { .. } => (Exit::NoSet, "no_such_set"),
-            AttachError::Removed { .. } => (Exit::NoSet, "removed"),
+            AttachError::NotFound { path } => {
+                let message = format!(
+                    "there is no set {}: create it first with `limitset create`, or see `limitset list`",
+                    path.display()
+                );
+                return Self::new(Exit::NoSet, "no_such_set", message);
+            }
+            AttachError::Removed { path } => return Self::removed(path.display()),
             AttachError::Permission { .. } => (Exit::NoPermission, "no_permission"),
             AttachError::Owner { path, found, expected } => {
                 let message = format!(
@@ -75,13 +88,26 @@ impl From<AttachError> for Failure {
             }
             AttachError::Malformed { .. } => (Exit::Unsound, "malformed"),
             AttachError::Damaged { .. } => (Exit::Unsound, "damaged"),
-            AttachError::NotAFile { .. } | AttachError::NotASet { .. } => (Exit::Unsound, "not_a_set"),
+            AttachError::NotAFile { .. } => (Exit::Unsound, "not_a_set"),
+            AttachError::NotASet { path } => {
+                let message = format!(
+                    "{} keeps no set of limits, only what a program shares by itself: use another name",
+                    path.display()
+                );
+                return Self::new(Exit::Unsound, "not_a_set", message);
+            }
             AttachError::Differs { .. } => (Exit::Conflict, "differs"),
             AttachError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 (Exit::NoPermission, "no_permission")
             }
             AttachError::Busy { .. } => (Exit::Unavailable, "busy"),
-            AttachError::TooManyParticipants { .. } => (Exit::Unavailable, "too_many_participants"),
+            AttachError::TooManyParticipants { path, slots } => {
+                let message = format!(
+                    "all {slots} slots of {} are taken by living processes: stop some, or create it with more --slots",
+                    path.display()
+                );
+                return Self::new(Exit::Unavailable, "too_many_participants", message);
+            }
             _ => (Exit::Failed, "failed"),
         };
         Self::new(exit, code, error)
@@ -93,7 +119,14 @@ impl From<CreateError> for Failure {
         let (exit, code) = match error {
             CreateError::Attach(error) => return error.into(),
             CreateError::Option(_) => (Exit::Usage, "bad_option"),
-            CreateError::Exists { .. } => (Exit::Conflict, "exists"),
+            CreateError::Exists { path } => {
+                let message = format!(
+                    "{} exists already: see it with `limitset show`, change it with `limitset set` or `limitset apply`, \
+                     or `limitset rm` it first",
+                    path.display()
+                );
+                return Self::new(Exit::Conflict, "exists", message);
+            }
             CreateError::NoSpace { .. } => (Exit::Failed, "no_space"),
             CreateError::Group { .. } => (Exit::NoPermission, "no_permission"),
             _ => (Exit::Failed, "failed"),
@@ -135,7 +168,7 @@ impl From<ManageError> for Failure {
             ManageError::Limit(error) => return error.into(),
             ManageError::UnknownKey { .. } => (Exit::Usage, "unknown_key"),
             ManageError::NotNumbers { .. } => (Exit::Conflict, "differs"),
-            ManageError::Removed => (Exit::NoSet, "removed"),
+            ManageError::Removed => return Self::removed("the set"),
             _ => (Exit::Failed, "failed"),
         };
         Self::new(exit, code, error)
@@ -148,7 +181,7 @@ impl From<SyncError> for Failure {
             SyncError::Enrol(error) => return error.into(),
             SyncError::Damaged(_) => (Exit::Unsound, "damaged"),
             SyncError::Busy { .. } => (Exit::Unavailable, "busy"),
-            SyncError::Removed => (Exit::NoSet, "removed"),
+            SyncError::Removed => return Self::removed("the set"),
             _ => (Exit::Failed, "failed"),
         };
         Self::new(exit, code, error)
@@ -166,7 +199,7 @@ impl From<AcquireError> for Failure {
             AcquireError::TimedOut(_) => (Exit::Later, "timed_out"),
             AcquireError::Never { .. } => (Exit::Never, "never"),
             AcquireError::BadRequest(_) => (Exit::Usage, "bad_request"),
-            AcquireError::Removed => (Exit::NoSet, "removed"),
+            AcquireError::Removed => return Self::removed("the set"),
             _ => (Exit::Failed, "failed"),
         };
         Self::new(exit, code, error)

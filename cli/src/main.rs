@@ -20,6 +20,7 @@ mod exit;
 mod failure;
 mod grammar;
 mod machine;
+mod places;
 mod set_file;
 mod table;
 mod text;

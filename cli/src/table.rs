@@ -36,14 +36,14 @@ impl Table {
             .iter()
             .enumerate()
             .map(|(column, heading)| {
-                let widest = self.rows.iter().map(|row| cell(row, column).chars().count()).max().unwrap_or(0);
+                let widest = self.rows.iter().map(|row| text::width(&cell(row, column))).max().unwrap_or(0);
                 (widest.max(heading.len()), is_number(column) && !self.rows.is_empty())
             })
             .collect();
         let line = |cells: Vec<String>| {
             let mut text = String::new();
             for ((width, right), cell) in columns.iter().zip(cells) {
-                let pad = " ".repeat(width.saturating_sub(cell.chars().count()));
+                let pad = " ".repeat(width.saturating_sub(text::width(&cell)));
                 text += &if *right { format!("{pad}{cell}  ") } else { format!("{cell}{pad}  ") };
             }
             text.trim_end().to_owned()

@@ -1,6 +1,9 @@
 //! Small things as text: instants, sizes, counts.
 
+use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use unicode_width::UnicodeWidthStr;
 
 /// An instant as `2026-11-18T03:50:00Z`.
 pub(crate) fn instant(at: SystemTime) -> String {
@@ -59,6 +62,22 @@ pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
+/// How many columns of a terminal a text takes.
+pub(crate) fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// A line as a terminal may show it, and a mark to stand below these characters of it.
+pub(crate) fn marked(line: &str, at: &Range<usize>) -> (String, String) {
+    let line = clean(&line.replace('\t', " "));
+    let columns = |from: usize, to: usize| {
+        let part: String = line.chars().skip(from).take(to.saturating_sub(from)).collect();
+        width(&part)
+    };
+    let mark = " ".repeat(columns(0, at.start)) + &"^".repeat(columns(at.start, at.end).max(1));
+    (line, mark)
+}
+
 /// A number of things: `1 process`, `2 processes`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
@@ -100,6 +119,22 @@ mod tests {
         ] {
             assert_eq!(instant(UNIX_EPOCH + Duration::from_secs(seconds)), text);
         }
+    }
+
+    #[test]
+    fn a_mark_stands_below_what_it_marks_however_wide_that_is() {
+        for (line, at, mark) in [
+            ("tokens=x", 7..8, "       ^"),
+            ("令牌=x", 3..4, "     ^"),
+            ("x=令牌", 2..4, "  ^^^^"),
+            ("\u{1f680}=x", 2..3, "   ^"),
+            ("e\u{301}=x", 3..4, "  ^"),
+            ("\ta\u{1b}=x", 4..5, "    ^"),
+            ("end", 3..4, "   ^"),
+        ] {
+            assert_eq!(marked(line, &at).1, mark, "{line}");
+        }
+        assert_eq!(marked("\ta\u{1b}=x", &(0..1)).0, " a?=x");
     }
 
     #[test]

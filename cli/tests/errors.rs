@@ -92,6 +92,21 @@ fn errors_of_grammar_point_at_the_character() {
 }
 
 #[test]
+fn what_to_do_is_said_in_terms_of_the_command() {
+    let name = Name::with("words", &["a=1"]);
+    assert_fails(&["create", &name, "--limit", "a=1"], 5, "exists", "`limitset rm` it first");
+    let plain = Name::new("plain");
+    Segment::options().mutex("jobs", 1).create(&*plain).unwrap();
+    assert_fails(&["show", &plain], 4, "not_a_set", "use another name");
+    let ran = run(&["run", "no-such-set-here", "--on-unavailable", "allow", "--", "true"]).ends(0);
+    assert!(ran.err().contains("not limited: there is no set") && ran.err().contains("`limitset create`"));
+    let full = Name::new("full");
+    let held = LimitSet::builder().segment(Segment::options().slots(1)).create(&*full).unwrap();
+    assert_fails(&["reset", &full], 69, "too_many_participants", "--slots");
+    drop(held);
+}
+
+#[test]
 fn a_damaged_header_is_exit_4_for_every_command() {
     let name = Name::with("header", &["a=1"]);
     let file = fs::OpenOptions::new().write(true).open(name.path()).unwrap();

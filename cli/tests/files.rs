@@ -156,13 +156,24 @@ fn a_file_that_makes_no_sense_is_pointed_at_before_anything_happens() {
         ("[x]\nlimits = [\"a=1\"]\nqueue = 5\n", "expected a table with the numbers of a work queue", "^"),
         ("[x]\nmode = \"600\"\n", "missing field `limits`", ""),
         ("[x\n", "", "^"),
-        ("[x]\nlimits = [\"tokens=5/mni\"]\n", "[x]: \"tokens=5/mni\", character 10", "         ^^^"),
-        ("[x]\nlimits = [\"a=1\"]\ncooldown = { first = \"5\" }\n", "unit of time", "^"),
-        ("[x]\nlimits = [\"a=1\"]\ncooldown = { factor = 0.5 }\n", "factor", ""),
-        ("[x]\nlimits = [\"a=0\"]\n", "capacity 0", ""),
-        ("[x]\nlimits = [\"a=1\"]\nmode = \"9\"\n", "octal", ""),
-        ("[x]\nlimits = [\"a=1\"]\nslots = 99999\n", "slots", ""),
-        ("[\"a b\"]\nlimits = [\"a=1\"]\n", "A-Z a-z", ""),
+        (
+            "[x]\nlimits = [\n  \"a=1\",\n  \"tokens=5/mni\"]\n",
+            "line 6, column 13: [x]: \"mni\" is no unit of time",
+            "\n  |\n6 |   \"tokens=5/mni\"]\n  |             ^^^\n",
+        ),
+        ("[x]\nlimits = [\"令牌=5/mni\"]\n", "line 4, column 17: [x]: ", "\n  |                   ^^^\n"),
+        ("[x]\nlimits = []\n", "line 4, column 10: [x]: a set without limits would limit nothing", "^^"),
+        (
+            "[x]\nlimits = [\"a=1\"]\ncooldown = { first = \"5\" }\n",
+            "line 5, column 24: [x]: expected a unit of time",
+            "^",
+        ),
+        ("[x]\nlimits = [\"a=1\"]\ncooldown = { factor = 0.5 }\n", "line 3, column 2: [x]: the factor", "^"),
+        ("[x]\nlimits = [\"b=1\", \"a=0\"]\n", "line 4, column 18: [x]: limit \"a\" has capacity 0", "^^^^^"),
+        ("[x]\nlimits = [\"a=1\", \"a=1\"]\n", "line 4, column 18: [x]: two limits have the key", "^^^^^"),
+        ("[x]\nlimits = [\"a=1\"]\nmode = \"9\"\n", "line 5, column 8: [x]: mode \"9\" is no octal", "^^^"),
+        ("[x]\nlimits = [\"a=1\"]\nslots = 99999\n", "line 3, column 2: [x]: 99999 slots", "^"),
+        ("[\"a b\"]\nlimits = [\"a=1\"]\n", "line 3, column 2: [a b]: ", "^^^^^"),
     ] {
         let file = Toml::new(&format!("{good}{bad}"));
         let ran = run(&["apply", file.path()]).ends(2);
@@ -184,6 +195,11 @@ fn a_set_can_come_from_standard_input_and_go_to_a_file() {
     let text = format!("[\"{}\"]\nlimits = [\"db=9\"]\n", file.display());
     std::io::Write::write_all(&mut child.stdin.take().unwrap(), text.as_bytes()).unwrap();
     assert!(child.wait().unwrap().success());
+    let mut child =
+        limitset().args(["apply", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"[x]\nlimits = 1\n").unwrap();
+    let ran = Ran(child.wait_with_output().unwrap()).ends(2);
+    assert!(ran.err().starts_with("limitset: standard input: line 2, column 10: "), "{ran:?}");
     let exported = run(&["export", file.to_str().unwrap(), "--json"]).ends(0).json();
     assert_eq!(exported[file.to_str().unwrap()]["limits"], serde_json::json!(["db=9"]));
     run(&["rm", file.to_str().unwrap()]).ends(0);

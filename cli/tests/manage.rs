@@ -242,9 +242,15 @@ fn reset_and_cooldown_act_on_every_process() {
     let paused = run(&["cooldown", &name, "--for", "30s", "--json"]).ends(0).json();
     assert_eq!(paused["remaining_seconds"], 30.0);
     assert!(set.stats().unwrap().cooldown.remaining.is_some());
-    assert_eq!(run(&["cooldown", &name, "--clear", "--json"]).ends(0).json()["cleared"], true);
+    let cleared = run(&["cooldown", &name, "--clear", "--json"]).ends(0).json();
+    assert_eq!((&cleared["cleared"], &cleared["slow_admissions"]), (&true.into(), &20.into()));
     assert_eq!(run(&["cooldown", &name, "--clear", "--json"]).ends(0).json()["cleared"], false);
     assert!(set.stats().unwrap().cooldown.remaining.is_none());
+    // The slow start goes on: one is admitted at once, and a gap follows it.
+    run(&["reset", &name]).ends(0);
+    set.try_acquire(()).unwrap().release().unwrap();
+    let said = run(&["cooldown", &name, "--clear"]).ends(0).out();
+    assert!(said.ends_with("; slow start: a gap follows each of the next 19 admissions\n"), "{said}");
     run(&["cooldown", &name]).ends(2);
     run(&["cooldown", &name, "--for", "5s", "--clear"]).ends(2);
     assert!(run(&["cooldown", &name, "--for", "5 apples"]).ends(2).err().contains('^'));

@@ -239,7 +239,7 @@ fn top_says_that_a_set_is_gone_and_goes_on() {
         terminal.top(&format!("{} {}", &*a, &*b));
         terminal.until(|screen| line(screen, "connections").contains("0/2"));
         set.remove().unwrap();
-        terminal.until(|screen| screen.contains("as it was last; now: there is no segment"));
+        terminal.until(|screen| screen.contains("as it was last; now: there is no set"));
         // Made anew, it is watched anew.
         let again = LimitSet::builder().limit(ResourceLimit::new("others", 5)).create(&a.0).unwrap();
         terminal.until(|screen| line(screen, "others").contains("0/5"));

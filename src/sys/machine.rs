@@ -99,12 +99,7 @@ impl Env for Machine {
     #[cold]
     fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
         if !futex::clear_and_wake(lock, doorbell) {
-            // A kernel without that call. The doorbell first: if we die between the two, whoever takes the lock from us
-            // rings again.
-            futex::wake(doorbell, i32::MAX);
-            if lock.swap(0, Ordering::Release) & WAITERS != 0 {
-                futex::wake(lock, 1);
-            }
+            wake_then_free(lock, doorbell, futex::wake);
         }
     }
 
@@ -116,5 +111,36 @@ impl Env for Machine {
     #[inline]
     fn now(&self) -> u64 {
         clock::monotonic()
+    }
+}
+
+/// The same in steps, for a kernel without that call. The doorbell first: if we die between the two, whoever takes the
+/// lock from us rings again.
+fn wake_then_free(lock: &AtomicU32, doorbell: &AtomicU32, wake: impl Fn(&AtomicU32, i32)) {
+    wake(doorbell, i32::MAX);
+    if lock.swap(0, Ordering::Release) & WAITERS != 0 {
+        wake(lock, 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn without_one_call_for_both_the_doorbell_is_rung_before_the_lock_is_free() {
+        for (held, woken) in [(5, vec![]), (5 | WAITERS, vec![("lock", 1, 0)])] {
+            let (lock, doorbell) = (AtomicU32::new(held), AtomicU32::new(7));
+            let wakes = RefCell::new(Vec::new());
+            wake_then_free(&lock, &doorbell, |word, most| {
+                let which = if std::ptr::eq(word, &lock) { "lock" } else { "doorbell" };
+                wakes.borrow_mut().push((which, most, lock.load(Ordering::Relaxed)));
+            });
+            let expected = [vec![("doorbell", i32::MAX, held)], woken].concat();
+            assert_eq!(wakes.into_inner(), expected, "who is woken, how many, and what the lock is then");
+            assert_eq!((lock.into_inner(), doorbell.into_inner()), (0, 7));
+        }
     }
 }

@@ -2,16 +2,17 @@
 //! than that one has patience.
 
 use std::fs;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use limitset::core::NEVER;
-use limitset::{AcquireError, LimitSet, RateLimit, Report, ResourceLimit};
+use limitset::{AcquireError, LimitSet, QueueOptions, RateLimit, Report, ResourceLimit, Segment};
 use nix::sys::signal::Signal;
 
 use crate::hands::{HOUR, Hand, Mode, Scene, no_slices, refusal};
 use crate::support::{Worker, listen, say};
 
-pub(crate) const TESTS: [(&str, fn()); 13] = [
+pub(crate) const TESTS: [(&str, fn()); 14] = [
     ("a_stopped_head_of_a_permit_wait_delays_nobody_and_has_its_grant_later", || permits()),
     ("a_stopped_head_of_a_rate_wait_delays_nobody_and_has_its_grant_later", || rates(1)),
     ("two_stopped_heads_of_a_rate_wait_delay_nobody", || rates(2)),
@@ -25,6 +26,7 @@ pub(crate) const TESTS: [(&str, fn()); 13] = [
     ("a_stuck_lock_holds_nobody_up_for_longer_than_its_patience", || stuck_lock()),
     ("a_waiter_that_gives_up_under_a_stuck_lock_leaves_the_queue_afterwards", || stuck_waiter("")),
     ("a_future_that_gives_up_under_a_stuck_lock_leaves_the_queue_afterwards", || stuck_waiter("async")),
+    ("a_removal_wakes_all_though_a_stopped_holder_of_the_lock_was_about_to", || removal_under_a_stuck_lock()),
 ];
 
 /// Stops a process, and waits until it stands.
@@ -172,15 +174,18 @@ fn impossible_for_a_moment() {
     heads[0].granted();
 }
 
-/// Role: takes the lock of a set and keeps it until told.
+/// Role: takes the lock of a set, rings its doorbell if it is to, and keeps the lock until told.
 pub(crate) fn locker_role(arguments: &[String]) {
     let limits = LimitSet::attach(&arguments[0]).unwrap();
     let segment = limits.segment();
     let (block, _) = segment.state_block().unwrap();
     let me = segment.participant().unwrap();
     loop {
-        listen();
-        let guard = block.lock(me, NEVER).unwrap().guard();
+        let order = listen();
+        let mut guard = block.lock(me, NEVER).unwrap().guard();
+        if order == "ring" {
+            guard.ring();
+        }
         say("locked");
         listen();
         guard.unlock().unwrap();
@@ -197,7 +202,11 @@ impl Locker {
 
     /// Takes the lock and stops.
     fn lock(&mut self) {
-        self.0.tell("lock");
+        self.stop_after("lock");
+    }
+
+    fn stop_after(&mut self, order: &str) {
+        self.0.tell(order);
         self.0.expect("locked");
         self.0.signal(Signal::SIGSTOP);
     }
@@ -252,4 +261,37 @@ fn stuck_waiter(kind: &str) {
     // It can wait and be granted as before.
     waiter.tell("acquire");
     assert!(waiter.hear().starts_with("granted"));
+}
+
+/// Role: waits for work, or for limits, until the set is removed.
+pub(crate) fn sleeper_role(arguments: &[String]) {
+    let options = Segment::options().doorbell_slice(HOUR);
+    let limits = LimitSet::builder().segment(options).attach(&arguments[0]).unwrap();
+    say(&match arguments[1].as_str() {
+        "work" => format!("{:?}", limits.queue().unwrap().take().unwrap_err()),
+        _ => format!("{:?}", limits.acquire(()).unwrap_err()),
+    });
+}
+
+/// Whoever rings wakes the sleepers when it unlocks. One that has rung and is stopped before that wakes nobody, and the
+/// doorbell no longer says that somebody sleeps.
+fn removal_under_a_stuck_lock() {
+    let builder = LimitSet::builder().limit(ResourceLimit::new("db", 1)).queue(QueueOptions::new(1, 8));
+    let scene = Scene::with(Mode::Processes, builder, Segment::options().doorbell_slice(HOUR));
+    let mut locker = Locker::new(&scene);
+    let _held = scene.limits.try_acquire(()).unwrap();
+    let mut waiter = Worker::start("sleeper", &[&scene.name.0, "limits"]);
+    scene.wait_for_waiters(1);
+    let (block, _) = scene.limits.segment().state_block().unwrap();
+    let is_slept_on = || block.doorbell.load(Relaxed) & 1 != 0;
+    let mut taker = Worker::start("sleeper", &[&scene.name.0, "work"]);
+    while !is_slept_on() {
+        std::thread::yield_now();
+    }
+    taker.wait_until_asleep();
+    locker.stop_after("ring");
+    assert!(!is_slept_on(), "the stopped one owes the wake");
+    scene.limits.remove().unwrap();
+    taker.expect("Removed");
+    waiter.expect("Removed");
 }

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use limitset::error::AttachError;
+use limitset::limit::validate;
 use limitset::{Limit, LimitSet, Segment, SetObserver};
 use serde::Serialize;
 
 use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::grammar::show_limit;
+use crate::grammar::{LimitText, show_limit};
+use crate::places::Places;
 use crate::set_file::{SetFile, group_name, live_limits};
 use crate::text;
 
@@ -63,11 +65,7 @@ struct Change {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
-    let sets = read(&args.file)?;
-    let mut plans = Vec::new();
-    for (name, file) in sets {
-        plans.push(plan(&name, file, context).map_err(|failure| failure.about(format_args!("[{name}]")))?);
-    }
+    let plans = plans(&args.file, context)?;
     let conflict = plans.iter().find(|plan| plan.action == "conflict").map(|plan| plan.name.clone());
     // People see the difference before anything happens, programs one document at the end.
     let mut applied = Applied { dry_run: args.dry_run, applied: false, sets: plans };
@@ -117,55 +115,72 @@ fn half_done(applied: &Applied, mut failure: Failure, context: &Context) -> Resu
     Ok(failure)
 }
 
-fn read(path: &PathBuf) -> Result<BTreeMap<String, SetFile>, Failure> {
-    let text = if path.as_os_str() == "-" {
-        let mut text = String::new();
-        io::stdin().read_to_string(&mut text).map(|_| text)
-    } else {
-        fs::read_to_string(path)
-    };
+/// What is to be done about each set of a file. Whatever is wrong with one of them is found before anything is changed.
+fn plans(path: &Path, context: &Context) -> Result<Vec<Plan>, Failure> {
+    let is_stdin = path.as_os_str() == "-";
+    let name = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
+    let text = if is_stdin { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
     let text = text.map_err(|error| {
         let failure = match error.kind() {
             io::ErrorKind::InvalidData => Failure::new(Exit::Usage, "bad_file", "it is no text in UTF-8"),
             _ => error.into(),
         };
-        failure.about(path.display())
+        failure.about(&name)
     })?;
-    toml::from_str(&text).map_err(|error| bad_file(&error, &text).about(path.display()))
+    let places = Places::new(&text);
+    let plans = || -> Result<Vec<Plan>, Failure> {
+        let sets: BTreeMap<String, SetFile> =
+            toml::from_str(&text).map_err(|error| places.bad_file(&error))?;
+        sets.into_iter().map(|(name, file)| plan(&name, file, &places, context)).collect()
+    };
+    plans().map_err(|failure| failure.about(&name))
 }
 
-/// What is wrong with a file and where, and its line with a mark below.
-fn bad_file(error: &toml::de::Error, text: &str) -> Failure {
-    let failure = Failure::new(Exit::Usage, "bad_file", error.message());
-    let Some(before) = error.span().and_then(|span| text.get(..span.start)) else { return failure };
-    let line = before.matches('\n').count() + 1;
-    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-    // Around it, the library tells the place and the message once more.
-    let shown = error.to_string();
-    let excerpt: Vec<_> = shown.lines().skip(1).take(3).map(text::clean).collect();
-    Failure {
-        excerpt: Some(excerpt.join("\n")),
-        ..failure.about(format_args!("line {line}, column {column}"))
+/// The limits of a set that makes sense.
+fn check(name: &str, file: &SetFile, places: &Places<'_>, context: &Context) -> Result<Vec<Limit>, Failure> {
+    let mut limits = Vec::new();
+    for (index, text) in file.limits.iter().enumerate() {
+        let limit = LimitText::read(text).map_err(|bad| places.limit_text(name, index, bad))?.limit();
+        limits.push(limit);
+        // One after the other, to know which one it is.
+        validate(&limits).map_err(|bad| places.limit(name, index, bad.into()))?;
     }
+    let cooldown = file.cooldown().map(drop);
+    cooldown.map_err(|bad| places.text_in(name, "cooldown", bad))?;
+    for (key, read) in [
+        ("mode", file.mode().map(drop)),
+        ("group", file.group().map(drop)),
+        ("order", file.order().map(drop)),
+        ("clock", file.clock().map(drop)),
+    ] {
+        read.map_err(|failure| places.value(name, key, failure))?;
+    }
+    let bytes = file.builder(context).and_then(|builder| Ok(builder.bytes()?));
+    bytes.map_err(|failure| places.set(name, failure))?;
+    Ok(limits)
 }
 
-fn plan(name: &str, file: SetFile, context: &Context) -> Result<Plan, Failure> {
-    let limits = file.limits()?;
-    // Everything that can be wrong with it is found before anything is changed.
-    file.builder(context)?.bytes()?;
+fn plan(name: &str, file: SetFile, places: &Places<'_>, context: &Context) -> Result<Plan, Failure> {
+    let limits = check(name, &file, places, context)?;
     let mut plan =
         Plan { name: name.to_owned(), action: "create", changes: Vec::new(), done: false, file, limits };
     let found = LimitSet::builder().segment(Segment::options().any_owner(true)).observe(name);
     let set = match found {
         Ok(set) => set,
         Err(AttachError::NotFound { .. }) => {
+            if plan.limits.is_empty() && plan.file.queue.is_none() {
+                let what =
+                    "a set without limits would limit nothing: name one, as in limits = [\"connections=8\"]";
+                let failure = Failure::new(Exit::Usage, "bad_limit", what);
+                return Err(places.value(name, "limits", failure));
+            }
             let added = |limit: &Limit| change("limit", None, Some(show_limit(limit)), true);
             plan.changes = plan.limits.iter().map(added).collect();
             return Ok(plan);
         }
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(places.set(name, error.into())),
     };
-    plan.changes = differences(&plan, &set)?;
+    plan.changes = differences(&plan, &set).map_err(|failure| places.set(name, failure))?;
     plan.action = match plan.changes.as_slice() {
         [] => "keep",
         changes if changes.iter().any(|it| !it.possible) => "conflict",

@@ -129,7 +129,7 @@ fn acquire(
         Ok(set) => set,
         Err(error @ AttachError::Name(_)) => return Err(error.into()),
         Err(error) if args.on_unavailable == Policy::Allow => {
-            warn(context, &format!("not limited: {error}"));
+            warn(context, &format!("not limited: {}", Failure::from(error).message));
             return Ok(None);
         }
         Err(error) => return Err(error.into()),

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use limitset::limit::CALL_COUNT;
 
+use crate::text;
+
 /// How [`CALL_COUNT`] is written.
 const CALLS: &str = "calls";
 
@@ -30,10 +32,8 @@ impl std::error::Error for BadText {}
 impl BadText {
     /// The text, and below it a mark.
     pub(crate) fn excerpt(&self) -> String {
-        let show = |c: char| if c.is_control() { '?' } else { c };
-        let text: String = self.text.chars().map(show).collect();
-        let mark = "^".repeat(self.at.len().max(1));
-        format!("  {text}\n  {}{mark}", " ".repeat(self.at.start))
+        let (text, mark) = text::marked(&self.text, &self.at);
+        format!("  {text}\n  {mark}")
     }
 }
 
