@@ -73,7 +73,7 @@ impl Acquisition {
         request: &ResolvedRequest,
         timeout: Option<Duration>,
     ) -> Result<bool, AcquireError> {
-        self.0.try_take().map_or(Ok(false), |mut it| it.acquire_again(set, request, timeout))
+        self.0.try_take(set.py()).map_or(Ok(false), |mut it| it.acquire_again(set, request, timeout))
     }
 }
 
@@ -142,9 +142,9 @@ impl Refusal {
 /// Releases it, and keeps it as a spare.
 #[inline]
 fn end_released(it: &Bound<'_, Acquisition>) -> PyResult<Result<(), UsageError>> {
-    let mut inner = it.get().0.take()?;
+    let mut inner = it.get().0.take(it.py())?;
     let ended = inner.release();
-    let home = inner.home.take();
+    let home = inner.home.take().map(|home| home.into_bound(it.py()));
     drop(inner);
     if let Some(home) = home {
         home.get().keep(it);
@@ -157,7 +157,7 @@ fn end_released(it: &Bound<'_, Acquisition>) -> PyResult<Result<(), UsageError>>
 fn leave(it: &Bound<'_, Acquisition>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
     if !exception.is_none() {
         // Nothing masks the exception; if the lock is stuck, the core returns the charge when it can.
-        if let Some(mut inner) = it.get().0.try_take() {
+        if let Some(mut inner) = it.get().0.try_take(it.py()) {
             let _ = inner.cancel();
         }
         return Ok(());
@@ -173,26 +173,26 @@ fn leave(it: &Bound<'_, Acquisition>, exception: &Bound<'_, PyAny>) -> PyResult<
 impl Acquisition {
     /// Whether anything was acquired.
     #[getter]
-    fn successful(&self) -> PyResult<bool> {
-        Ok(!matches!(self.0.take()?.state, State::Refused(_)))
+    fn successful(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(!matches!(self.0.take(py)?.state, State::Refused(_)))
     }
 
-    fn __bool__(&self) -> PyResult<bool> {
-        self.successful()
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        self.successful(py)
     }
 
     /// The config of the set, shared and read-only.
     #[getter]
     fn config(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let it = self.0.take()?;
+        let it = self.0.take(py)?;
         Ok(it.config.as_ref().map_or_else(|| py.None(), |config| config.clone_ref(py)))
     }
 
     /// Whether the limits were asked. False only if they could not be and the set is open with
     /// `on_unavailable="allow"`.
     #[getter]
-    fn enforced(&self) -> PyResult<bool> {
-        match &self.0.take()?.state {
+    fn enforced(&self, py: Python<'_>) -> PyResult<bool> {
+        match &self.0.take(py)?.state {
             State::Held(held) => Ok(held.enforced()),
             _ => Ok(true),
         }
@@ -200,8 +200,8 @@ impl Acquisition {
 
     /// The position of its set in the pool that it came from.
     #[getter]
-    fn pool_index(&self) -> PyResult<Option<usize>> {
-        match &self.0.take()?.state {
+    fn pool_index(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        match &self.0.take(py)?.state {
             State::Held(held) => Ok(held.pool_index()),
             _ => Ok(None),
         }
@@ -210,7 +210,7 @@ impl Acquisition {
     /// Why nothing was acquired, as an exception that can be raised; None if something was.
     #[getter]
     fn denial(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        match &self.0.take()?.state {
+        match &self.0.take(py)?.state {
             State::Refused(it) => Ok(Some(it.error(py).into_value(py).into_any())),
             _ => Ok(None),
         }
@@ -218,8 +218,8 @@ impl Acquisition {
 
     /// Seconds until the same request can succeed; None if something was acquired, or if that is not known.
     #[getter]
-    fn retry_after(&self) -> PyResult<Option<f64>> {
-        match &self.0.take()?.state {
+    fn retry_after(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        match &self.0.take(py)?.state {
             State::Refused(it) => Ok(it.why.retry_after().map(|wait| wait.as_secs_f64())),
             _ => Ok(None),
         }
@@ -227,7 +227,7 @@ impl Acquisition {
 
     /// Itself; raises LimitDenied if nothing was acquired.
     fn or_raise(slf: &Bound<'_, Self>) -> PyResult<Py<Self>> {
-        match &slf.get().0.take()?.state {
+        match &slf.get().0.take(slf.py())?.state {
             State::Refused(it) => Err(it.error(slf.py())),
             _ => Ok(slf.clone().unbind()),
         }
@@ -235,8 +235,8 @@ impl Acquisition {
 
     /// How much of a limit is charged or held now; None if it was left alone.
     #[pyo3(signature = (key, /))]
-    fn charged(&self, key: &str) -> PyResult<Option<u64>> {
-        let it = self.0.take()?;
+    fn charged(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
+        let it = self.0.take(py)?;
         match &it.state {
             State::Held(held) if !it.is_released => Ok(held.charged(key)),
             _ => Ok(None),
@@ -249,7 +249,7 @@ impl Acquisition {
     fn update(&self, py: Python<'_>, usage: &Bound<'_, PyAny>) -> PyResult<u64> {
         let asked = Asked::new(Some(usage))?;
         let pairs = asked.pairs()?;
-        let mut it = self.0.take()?;
+        let mut it = self.0.take(py)?;
         let held = it.held(py)?;
         let mut returned = 0;
         for (key, used) in pairs {
@@ -260,7 +260,7 @@ impl Acquisition {
 
     /// Reports that everything that was asked for was used.
     fn use_all(&self, py: Python<'_>) -> PyResult<()> {
-        let mut it = self.0.take()?;
+        let mut it = self.0.take(py)?;
         let Ok(held) = it.held(py) else { return Ok(()) };
         let limits = held.set().limits().iter().filter(|limit| limit.must_report());
         let keys: Vec<String> = limits.map(|limit| limit.name().to_owned()).collect();
@@ -275,7 +275,7 @@ impl Acquisition {
     /// Charges so much more of a limit than so far, into debt if need be, or gives it back if it is negative. Counts
     /// as a report. Gives how much was given back.
     fn adjust(&self, py: Python<'_>, key: &str, delta: i64) -> PyResult<u64> {
-        self.0.take()?.held(py)?.adjust(key, delta).map_err(|error| error::usage(py, &error))
+        self.0.take(py)?.held(py)?.adjust(key, delta).map_err(|error| error::usage(py, &error))
     }
 
     /// Reports what was used of a limit, be it less or more than requested: what is too much is given back, what is
@@ -283,14 +283,14 @@ impl Acquisition {
     fn settle(&self, py: Python<'_>, key: &Bound<'_, PyAny>, actual: &Bound<'_, PyAny>) -> PyResult<u64> {
         let actual = whole(actual, key)?;
         let key = key.extract::<String>()?;
-        self.0.take()?.held(py)?.settle(&key, actual).map_err(|error| error::usage(py, &error))
+        self.0.take(py)?.held(py)?.settle(&key, actual).map_err(|error| error::usage(py, &error))
     }
 
     /// Acquires more under the same acquisition: exactly what is named, all or none. Never waits; raises LimitDenied.
     fn acquire_more(&self, py: Python<'_>, requested: &Bound<'_, PyAny>) -> PyResult<()> {
         let asked = Asked::new(Some(requested))?;
         let pairs = asked.pairs()?;
-        let mut it = self.0.take()?;
+        let mut it = self.0.take(py)?;
         let held = it.held(py)?;
         let set = held.set().clone();
         match held.acquire_more(pairs.as_slice()) {
@@ -307,7 +307,7 @@ impl Acquisition {
 
     /// Ends it as if it had not been: permits return, and charges too where the limit's algorithm can take them back.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
-        self.0.take()?.cancel().map_err(|error| error::usage(py, &error))
+        self.0.take(py)?.cancel().map_err(|error| error::usage(py, &error))
     }
 
     /// Ends it because the other side answered "too many requests": permits return, charges stay and need no report,
@@ -320,7 +320,7 @@ impl Acquisition {
         retry_after: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let wait = retry_after.map(|wait| retry_after_of(wait)).transpose()?.flatten();
-        let mut it = self.0.take()?;
+        let mut it = self.0.take(py)?;
         it.held(py)?;
         let Some(held) = it.give_up() else {
             return Err(error::misuse(py, "ended", "nothing is held".to_owned()));
@@ -360,8 +360,8 @@ impl Acquisition {
         Ok(Ready(None))
     }
 
-    fn __repr__(&self) -> PyResult<String> {
-        let it = self.0.take()?;
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let it = self.0.take(py)?;
         Ok(match &it.state {
             State::Held(held) if !it.is_released => format!("<Acquisition {held:?}>"),
             State::Refused(it) => format!("<Acquisition refused: {}>", it.why),

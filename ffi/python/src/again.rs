@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyInt, PyString};
 use smallvec::SmallVec;
 
 use crate::acquisition::Acquisition;
+use crate::lone::HAS_GIL;
 
 /// The last request by a dict, and spare acquisitions.
 #[derive(Default)]
@@ -24,9 +25,6 @@ pub(crate) struct Again {
 
 /// One that a variable still refers to while the next is made, and a few for nested blocks and threads.
 const MOST_SPARES: usize = 4;
-
-/// Without a GIL the count of references is no one number, and another thread may change it while it is read.
-const COUNTS_TELL: bool = size_of::<ffi::PyObject>() == 2 * size_of::<usize>();
 
 impl Again {
     /// The last request, if this is the same.
@@ -72,7 +70,7 @@ impl Again {
         let is_free = |it: &Py<Acquisition>| {
             // SAFETY: the object is alive, since it is ours, too.
             let count = unsafe { ffi::Py_REFCNT(it.as_ptr()) };
-            COUNTS_TELL && count == 1
+            HAS_GIL && count == 1
         };
         let place = self.spares.iter().position(is_free)?;
         Some(self.spares.swap_remove(place))
@@ -81,7 +79,7 @@ impl Again {
     /// Keeps an acquisition that is over.
     #[inline]
     pub(crate) fn put(&mut self, over: Py<Acquisition>) {
-        if self.spares.len() < MOST_SPARES && COUNTS_TELL {
+        if self.spares.len() < MOST_SPARES && HAS_GIL {
             self.spares.push(over);
         }
     }

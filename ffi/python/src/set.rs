@@ -61,7 +61,7 @@ impl LimitSet {
             return Ok(ask(usual.into()));
         }
         let dict = requested.and_then(|it| it.cast_exact::<PyDict>().ok());
-        let mut again = dict.and_then(|dict| Some((dict, self.again.try_take()?)));
+        let mut again = dict.and_then(|dict| Some((dict, self.again.try_take(dict.py())?)));
         if let Some((dict, again)) = &again
             && let Some(resolved) = again.resolved(dict)
         {
@@ -85,7 +85,7 @@ impl LimitSet {
         timeout: Option<Duration>,
     ) -> PyResult<Option<Bound<'py, Acquisition>>> {
         let it = slf.get();
-        let Some(mut again) = it.again.try_take() else { return Ok(None) };
+        let Some(mut again) = it.again.try_take(slf.py()) else { return Ok(None) };
         let Some(spare) = again.spare() else { return Ok(None) };
         let request = match requested {
             None => it.usual.as_ref(),
@@ -111,7 +111,7 @@ impl LimitSet {
     /// Keeps an acquisition that is over for the next time.
     #[inline]
     pub(crate) fn keep(&self, over: &Bound<'_, Acquisition>) {
-        if let Some(mut again) = self.again.try_take() {
+        if let Some(mut again) = self.again.try_take(over.py()) {
             again.put(over.clone().unbind());
         }
     }
