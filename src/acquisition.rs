@@ -1,5 +1,6 @@
 //! After the grant: report use, release, cancel.
 
+mod again;
 mod ending;
 
 use std::borrow::Borrow;

@@ -2,25 +2,30 @@
 
 use std::time::Duration;
 
-use limitset::{AcquireError, Acquisition as Held, LimitSet, Pause, UsageError};
+use limitset::{AcquireError, Acquisition as Held, LimitSet, Pause, ResolvedRequest, UsageError};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::convert::{Amounts, Asked, duration, whole};
 use crate::error;
+use crate::lone::Lone;
 
 /// What was acquired: permits that are held, and charges on rates. Or, if nothing was, why.
 ///
 /// Use it in `with` or `async with`. Leaving the block releases it: permits return, charges stay. If the use of a rate
 /// was not reported by then, that is an error, after the release. If the block raises, the charges return too, where
 /// the algorithm can take them back.
-#[pyclass(module = "limitset")]
-pub(crate) struct Acquisition {
+#[pyclass(frozen, module = "limitset")]
+pub(crate) struct Acquisition(Lone<Inner>);
+
+struct Inner {
     state: State,
     /// What is held was released where it stands.
     is_released: bool,
     config: Option<Py<PyAny>>,
+    /// The set that it is a spare of once it is released, if there is one.
+    home: Option<Py<crate::set::LimitSet>>,
 }
 
 enum State {
@@ -36,15 +41,9 @@ struct Refusal {
     why: AcquireError,
 }
 
-/// How an acquisition ends.
-enum Ending {
-    Released,
-    Cancelled,
-}
-
 impl Acquisition {
     pub(crate) fn granted(held: Held, config: Py<PyAny>) -> Self {
-        Self { state: State::Held(held), is_released: false, config: Some(config) }
+        Self::new(State::Held(held), Some(config))
     }
 
     pub(crate) fn refused(
@@ -53,10 +52,32 @@ impl Acquisition {
         why: AcquireError,
         config: Option<Py<PyAny>>,
     ) -> Self {
-        let state = State::Refused(Box::new(Refusal { set, asked, why }));
-        Self { state, is_released: false, config }
+        Self::new(State::Refused(Box::new(Refusal { set, asked, why })), config)
     }
 
+    fn new(state: State, config: Option<Py<PyAny>>) -> Self {
+        Self(Lone::new(Inner { state, is_released: false, config, home: None }))
+    }
+
+    /// The same, a spare of this set once it is released.
+    pub(crate) fn at_home(mut self, set: &Bound<'_, crate::set::LimitSet>) -> Self {
+        self.0.get_mut().home = Some(set.clone().unbind());
+        self
+    }
+
+    /// Comes to hold something new, if it is a spare of this set, and that is to be had at once.
+    #[inline]
+    pub(crate) fn acquire_again(
+        &self,
+        set: &Bound<'_, crate::set::LimitSet>,
+        request: &ResolvedRequest,
+        timeout: Option<Duration>,
+    ) -> Result<bool, AcquireError> {
+        self.0.try_take(set.py()).map_or(Ok(false), |mut it| it.acquire_again(set, request, timeout))
+    }
+}
+
+impl Inner {
     fn held(&mut self, py: Python<'_>) -> PyResult<&mut Held> {
         let text = match &mut self.state {
             State::Held(held) if !self.is_released => return Ok(held),
@@ -66,20 +87,25 @@ impl Acquisition {
         Err(error::misuse(py, "ended", text))
     }
 
-    /// Ends it, once.
-    fn end(&mut self, ending: Ending) -> Result<(), UsageError> {
-        let State::Held(held) = &mut self.state else { return Ok(()) };
-        if std::mem::replace(&mut self.is_released, true) {
-            return Ok(());
+    /// Ends it, once: permits return, charges stay.
+    #[inline]
+    fn release(&mut self) -> Result<(), UsageError> {
+        match &mut self.state {
+            State::Held(held) if !std::mem::replace(&mut self.is_released, true) => held.release_in_place(),
+            _ => Ok(()),
         }
-        match ending {
-            Ending::Released => held.release_in_place(),
-            Ending::Cancelled => self.take().map_or(Ok(()), Held::cancel),
+    }
+
+    /// Ends it, once, as if it had not been.
+    fn cancel(&mut self) -> Result<(), UsageError> {
+        match self.is_released {
+            true => Ok(()),
+            false => self.give_up().map_or(Ok(()), Held::cancel),
         }
     }
 
     /// What is held, to end it.
-    fn take(&mut self) -> Option<Held> {
+    fn give_up(&mut self) -> Option<Held> {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Held(held) => Some(held),
             other => {
@@ -89,17 +115,57 @@ impl Acquisition {
         }
     }
 
-    fn leave(&mut self, py: Python<'_>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        if !exception.is_none() {
-            // Nothing masks the exception; if the lock is stuck, the core returns the charge when it can.
-            let _ = self.end(Ending::Cancelled);
-            return Ok(());
+    /// Comes to hold something new, if it is a spare of this set, and that is to be had at once.
+    #[inline]
+    fn acquire_again(
+        &mut self,
+        set: &Bound<'_, crate::set::LimitSet>,
+        request: &ResolvedRequest,
+        timeout: Option<Duration>,
+    ) -> Result<bool, AcquireError> {
+        let State::Held(over) = &mut self.state else { return Ok(false) };
+        let is_granted = set.get().set.acquire_again(request, timeout, over)?;
+        if is_granted {
+            self.is_released = false;
+            self.home = Some(set.clone().unbind());
         }
-        match self.end(Ending::Released) {
-            // The block was entered by the parent, and is the parent's to leave.
-            Ok(()) | Err(UsageError::Forked) => Ok(()),
-            Err(error) => Err(error::usage(py, &error)),
+        Ok(is_granted)
+    }
+}
+
+impl Refusal {
+    fn error(&self, py: Python<'_>) -> PyErr {
+        error::acquire(py, self.set.as_ref(), &self.asked, &self.why)
+    }
+}
+
+/// Releases it, and keeps it as a spare.
+#[inline]
+fn end_released(it: &Bound<'_, Acquisition>) -> PyResult<Result<(), UsageError>> {
+    let mut inner = it.get().0.take(it.py())?;
+    let ended = inner.release();
+    let home = inner.home.take().map(|home| home.into_bound(it.py()));
+    drop(inner);
+    if let Some(home) = home {
+        home.get().keep(it);
+    }
+    Ok(ended)
+}
+
+/// Leaves its block.
+#[inline]
+fn leave(it: &Bound<'_, Acquisition>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
+    if !exception.is_none() {
+        // Nothing masks the exception; if the lock is stuck, the core returns the charge when it can.
+        if let Some(mut inner) = it.get().0.try_take(it.py()) {
+            let _ = inner.cancel();
         }
+        return Ok(());
+    }
+    match end_released(it)? {
+        // The block was entered by the parent, and is the parent's to leave.
+        Ok(()) | Err(UsageError::Forked) => Ok(()),
+        Err(error) => Err(error::usage(it.py(), &error)),
     }
 }
 
@@ -107,84 +173,84 @@ impl Acquisition {
 impl Acquisition {
     /// Whether anything was acquired.
     #[getter]
-    fn successful(&self) -> bool {
-        !matches!(self.state, State::Refused(_))
+    fn successful(&self, py: Python<'_>) -> PyResult<bool> {
+        Ok(!matches!(self.0.take(py)?.state, State::Refused(_)))
     }
 
-    fn __bool__(&self) -> bool {
-        self.successful()
+    fn __bool__(&self, py: Python<'_>) -> PyResult<bool> {
+        self.successful(py)
     }
 
     /// The config of the set, shared and read-only.
     #[getter]
-    fn config(&self, py: Python<'_>) -> Py<PyAny> {
-        self.config.as_ref().map_or_else(|| py.None(), |config| config.clone_ref(py))
+    fn config(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let it = self.0.take(py)?;
+        Ok(it.config.as_ref().map_or_else(|| py.None(), |config| config.clone_ref(py)))
     }
 
     /// Whether the limits were asked. False only if they could not be and the set is open with
     /// `on_unavailable="allow"`.
     #[getter]
-    fn enforced(&self) -> bool {
-        match &self.state {
-            State::Held(held) => held.enforced(),
-            _ => true,
+    fn enforced(&self, py: Python<'_>) -> PyResult<bool> {
+        match &self.0.take(py)?.state {
+            State::Held(held) => Ok(held.enforced()),
+            _ => Ok(true),
         }
     }
 
     /// The position of its set in the pool that it came from.
     #[getter]
-    fn pool_index(&self) -> Option<usize> {
-        match &self.state {
-            State::Held(held) => held.pool_index(),
-            _ => None,
+    fn pool_index(&self, py: Python<'_>) -> PyResult<Option<usize>> {
+        match &self.0.take(py)?.state {
+            State::Held(held) => Ok(held.pool_index()),
+            _ => Ok(None),
         }
     }
 
     /// Why nothing was acquired, as an exception that can be raised; None if something was.
     #[getter]
-    fn denial(&self, py: Python<'_>) -> Option<Py<PyAny>> {
-        match &self.state {
-            State::Refused(it) => {
-                let error = error::acquire(py, it.set.as_ref(), &it.asked, &it.why);
-                Some(error.into_value(py).into_any())
-            }
-            _ => None,
+    fn denial(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match &self.0.take(py)?.state {
+            State::Refused(it) => Ok(Some(it.error(py).into_value(py).into_any())),
+            _ => Ok(None),
         }
     }
 
     /// Seconds until the same request can succeed; None if something was acquired, or if that is not known.
     #[getter]
-    fn retry_after(&self) -> Option<f64> {
-        match &self.state {
-            State::Refused(it) => it.why.retry_after().map(|wait| wait.as_secs_f64()),
-            _ => None,
+    fn retry_after(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        match &self.0.take(py)?.state {
+            State::Refused(it) => Ok(it.why.retry_after().map(|wait| wait.as_secs_f64())),
+            _ => Ok(None),
         }
     }
 
     /// Itself; raises LimitDenied if nothing was acquired.
-    fn or_raise(slf: PyRef<'_, Self>, py: Python<'_>) -> PyResult<Py<Self>> {
-        match &slf.state {
-            State::Refused(it) => Err(error::acquire(py, it.set.as_ref(), &it.asked, &it.why)),
-            _ => Ok(slf.into()),
+    fn or_raise(slf: &Bound<'_, Self>) -> PyResult<Py<Self>> {
+        match &slf.get().0.take(slf.py())?.state {
+            State::Refused(it) => Err(it.error(slf.py())),
+            _ => Ok(slf.clone().unbind()),
         }
     }
 
     /// How much of a limit is charged or held now; None if it was left alone.
     #[pyo3(signature = (key, /))]
-    fn charged(&self, key: &str) -> Option<u64> {
-        match &self.state {
-            State::Held(held) if !self.is_released => held.charged(key),
-            _ => None,
+    fn charged(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
+        let it = self.0.take(py)?;
+        match &it.state {
+            State::Held(held) if !it.is_released => Ok(held.charged(key)),
+            _ => Ok(None),
         }
     }
 
     /// Reports how much of what was requested was used, by key. What was not is given back, if the limit's algorithm
     /// can take it; of permits, the rest is given back early. Reporting again corrects the report. Gives how much was
     /// given back.
-    fn update(&mut self, py: Python<'_>, usage: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn update(&self, py: Python<'_>, usage: &Bound<'_, PyAny>) -> PyResult<u64> {
         let asked = Asked::new(Some(usage))?;
         let pairs = asked.pairs()?;
-        let held = self.held(py)?;
+        let mut it = self.0.take(py)?;
+        let held = it.held(py)?;
         let mut returned = 0;
         for (key, used) in pairs {
             returned += held.update(key, used).map_err(|error| error::usage(py, &error))?;
@@ -193,8 +259,9 @@ impl Acquisition {
     }
 
     /// Reports that everything that was asked for was used.
-    fn use_all(&mut self, py: Python<'_>) -> PyResult<()> {
-        let Ok(held) = self.held(py) else { return Ok(()) };
+    fn use_all(&self, py: Python<'_>) -> PyResult<()> {
+        let mut it = self.0.take(py)?;
+        let Ok(held) = it.held(py) else { return Ok(()) };
         let limits = held.set().limits().iter().filter(|limit| limit.must_report());
         let keys: Vec<String> = limits.map(|limit| limit.name().to_owned()).collect();
         for key in keys {
@@ -207,23 +274,24 @@ impl Acquisition {
 
     /// Charges so much more of a limit than so far, into debt if need be, or gives it back if it is negative. Counts
     /// as a report. Gives how much was given back.
-    fn adjust(&mut self, py: Python<'_>, key: &str, delta: i64) -> PyResult<u64> {
-        self.held(py)?.adjust(key, delta).map_err(|error| error::usage(py, &error))
+    fn adjust(&self, py: Python<'_>, key: &str, delta: i64) -> PyResult<u64> {
+        self.0.take(py)?.held(py)?.adjust(key, delta).map_err(|error| error::usage(py, &error))
     }
 
     /// Reports what was used of a limit, be it less or more than requested: what is too much is given back, what is
     /// missing is charged, into debt if need be. Gives how much was given back.
-    fn settle(&mut self, py: Python<'_>, key: &Bound<'_, PyAny>, actual: &Bound<'_, PyAny>) -> PyResult<u64> {
+    fn settle(&self, py: Python<'_>, key: &Bound<'_, PyAny>, actual: &Bound<'_, PyAny>) -> PyResult<u64> {
         let actual = whole(actual, key)?;
         let key = key.extract::<String>()?;
-        self.held(py)?.settle(&key, actual).map_err(|error| error::usage(py, &error))
+        self.0.take(py)?.held(py)?.settle(&key, actual).map_err(|error| error::usage(py, &error))
     }
 
     /// Acquires more under the same acquisition: exactly what is named, all or none. Never waits; raises LimitDenied.
-    fn acquire_more(&mut self, py: Python<'_>, requested: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn acquire_more(&self, py: Python<'_>, requested: &Bound<'_, PyAny>) -> PyResult<()> {
         let asked = Asked::new(Some(requested))?;
         let pairs = asked.pairs()?;
-        let held = self.held(py)?;
+        let mut it = self.0.take(py)?;
+        let held = it.held(py)?;
         let set = held.set().clone();
         match held.acquire_more(pairs.as_slice()) {
             Ok(()) => Ok(()),
@@ -233,13 +301,13 @@ impl Acquisition {
 
     /// Ends it: permits return, charges stay. Raises Unreported, after the release, if the use of a rate that needs a
     /// report was not reported. Does nothing the second time, or if nothing was acquired.
-    fn release(&mut self, py: Python<'_>) -> PyResult<()> {
-        self.end(Ending::Released).map_err(|error| error::usage(py, &error))
+    fn release(slf: &Bound<'_, Self>) -> PyResult<()> {
+        end_released(slf)?.map_err(|error| error::usage(slf.py(), &error))
     }
 
     /// Ends it as if it had not been: permits return, and charges too where the limit's algorithm can take them back.
-    fn cancel(&mut self, py: Python<'_>) -> PyResult<()> {
-        self.end(Ending::Cancelled).map_err(|error| error::usage(py, &error))
+    fn cancel(&self, py: Python<'_>) -> PyResult<()> {
+        self.0.take(py)?.cancel().map_err(|error| error::usage(py, &error))
     }
 
     /// Ends it because the other side answered "too many requests": permits return, charges stay and need no report,
@@ -247,13 +315,14 @@ impl Acquisition {
     /// timedelta, or the text of a Retry-After field.
     #[pyo3(signature = (retry_after = None))]
     fn rate_limited<'py>(
-        &mut self,
+        &self,
         py: Python<'py>,
         retry_after: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let wait = retry_after.map(|wait| retry_after_of(wait)).transpose()?.flatten();
-        self.held(py)?;
-        let Some(held) = self.take() else {
+        let mut it = self.0.take(py)?;
+        it.held(py)?;
+        let Some(held) = it.give_up() else {
             return Err(error::misuse(py, "ended", "nothing is held".to_owned()));
         };
         let paused = held.rate_limited(wait).map_err(|error| error::usage(py, &error))?;
@@ -266,14 +335,13 @@ impl Acquisition {
 
     #[pyo3(signature = (exc_type, exc_value, traceback, /))]
     fn __exit__(
-        &mut self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         exc_type: &Bound<'_, PyAny>,
         exc_value: &Bound<'_, PyAny>,
         traceback: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
         let _ = (exc_value, traceback);
-        self.leave(py, exc_type)
+        leave(slf, exc_type)
     }
 
     fn __aenter__(slf: Py<Self>) -> Ready {
@@ -282,23 +350,23 @@ impl Acquisition {
 
     #[pyo3(signature = (exc_type, exc_value, traceback, /))]
     fn __aexit__(
-        &mut self,
-        py: Python<'_>,
+        slf: &Bound<'_, Self>,
         exc_type: &Bound<'_, PyAny>,
         exc_value: &Bound<'_, PyAny>,
         traceback: &Bound<'_, PyAny>,
     ) -> PyResult<Ready> {
         let _ = (exc_value, traceback);
-        self.leave(py, exc_type)?;
+        leave(slf, exc_type)?;
         Ok(Ready(None))
     }
 
-    fn __repr__(&self) -> String {
-        match &self.state {
-            State::Held(held) if !self.is_released => format!("<Acquisition {held:?}>"),
+    fn __repr__(&self, py: Python<'_>) -> PyResult<String> {
+        let it = self.0.take(py)?;
+        Ok(match &it.state {
+            State::Held(held) if !it.is_released => format!("<Acquisition {held:?}>"),
             State::Refused(it) => format!("<Acquisition refused: {}>", it.why),
             State::Held(_) | State::Ended => "<Acquisition released>".to_owned(),
-        }
+        })
     }
 }
 

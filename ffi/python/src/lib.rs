@@ -3,10 +3,11 @@
 //!
 //! ```text
 //! set          LimitSet: acquire, look, change, remove
-//! last         the last request, with its keys looked up
+//! again        what a set keeps for the next time
 //! open         how a set is opened, and how it travels by pickle
 //! pool         LimitPool
 //! acquisition  what was granted, or refused
+//! lone         a value that one caller at a time has to itself
 //! waiting      blocked, in an event loop, or among greenlets
 //! convert      amounts, times and limits, from Python and to it
 //! stats        a set at one instant
@@ -14,9 +15,10 @@
 //! ```
 
 mod acquisition;
+mod again;
 mod convert;
 mod error;
-mod last;
+mod lone;
 mod open;
 mod pool;
 mod set;

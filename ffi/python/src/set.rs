@@ -1,5 +1,7 @@
 //! The set of limits: acquire, look, change, remove.
 
+use std::time::Duration;
+
 use limitset::{LimitSet as Set, Request, ResolvedRequest, Started};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::intern;
@@ -7,8 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyMappingProxy, PyString, PyTuple};
 
 use crate::acquisition::{self, Acquisition};
+use crate::again::Again;
 use crate::convert::{self, Amounts, Asked};
-use crate::last::LastRequest;
+use crate::lone::Lone;
 use crate::open::{self, Mode, Reopening};
 use crate::waiting::{self, Answer, Pending, Translate};
 use crate::{error, stats};
@@ -31,7 +34,7 @@ pub(crate) struct LimitSet {
     limits: Py<PyTuple>,
     /// A request for nothing in particular, if that makes sense to the set.
     usual: Option<ResolvedRequest>,
-    resolved: LastRequest,
+    again: Lone<Again>,
     mode: Mode,
     reopening: Reopening,
 }
@@ -46,23 +49,70 @@ impl LimitSet {
         let limits = set.limits().iter().map(|limit| convert::to_python(py, limit));
         let limits = PyTuple::new(py, limits.collect::<PyResult<Vec<_>>>()?)?.unbind();
         let usual = set.request().build().ok();
-        let resolved = LastRequest::default();
-        Ok(Self { set, config, limits, usual, resolved, mode, reopening })
+        Ok(Self { set, config, limits, usual, again: Lone::default(), mode, reopening })
     }
 
-    #[inline]
     fn ask<T>(
         &self,
         requested: Option<&Bound<'_, PyAny>>,
         ask: impl FnOnce(Request<'_>) -> T,
     ) -> PyResult<T> {
-        match (requested, &self.usual) {
-            (None, Some(usual)) => Ok(ask(usual.into())),
-            (None, None) => Ok(ask(().into())),
-            (Some(requested), _) => match requested.cast_exact::<PyDict>() {
-                Ok(requested) => self.resolved.with(&self.set, requested, ask),
-                Err(_) => Ok(ask(Asked::new(Some(requested))?.pairs()?.as_slice().into())),
-            },
+        if let (None, Some(usual)) = (requested, &self.usual) {
+            return Ok(ask(usual.into()));
+        }
+        let dict = requested.and_then(|it| it.cast_exact::<PyDict>().ok());
+        let mut again = dict.and_then(|dict| Some((dict, self.again.try_take(dict.py())?)));
+        if let Some((dict, again)) = &again
+            && let Some(resolved) = again.resolved(dict)
+        {
+            return Ok(ask(resolved.into()));
+        }
+        let asked = Asked::new(requested)?;
+        let pairs = asked.pairs()?;
+        if let Some((dict, again)) = &mut again {
+            again.keep(&self.set, dict, &pairs);
+        }
+        drop(again);
+        Ok(ask(pairs.as_slice().into()))
+    }
+
+    /// Acquires what was asked for the last time into an acquisition that is over, if it is to be had at once. None says
+    /// nothing but that it has to be asked for as usual.
+    #[inline]
+    fn acquire_again<'py>(
+        slf: &Bound<'py, Self>,
+        requested: Option<&Bound<'py, PyAny>>,
+        timeout: Option<Duration>,
+    ) -> PyResult<Option<Bound<'py, Acquisition>>> {
+        let it = slf.get();
+        let Some(mut again) = it.again.try_take(slf.py()) else { return Ok(None) };
+        let Some(spare) = again.spare() else { return Ok(None) };
+        let request = match requested {
+            None => it.usual.as_ref(),
+            Some(requested) => requested.cast_exact().ok().and_then(|requested| again.resolved(requested)),
+        };
+        let Some(request) = request else {
+            again.put(spare);
+            return Ok(None);
+        };
+        match spare.get().acquire_again(slf, request, timeout) {
+            Ok(true) => Ok(Some(spare.into_bound(slf.py()))),
+            Ok(false) => {
+                again.put(spare);
+                Ok(None)
+            }
+            Err(why) => {
+                drop(again);
+                Err(error::acquire(slf.py(), Some(&it.set), &Amounts::of(requested)?, &why))
+            }
+        }
+    }
+
+    /// Keeps an acquisition that is over for the next time.
+    #[inline]
+    pub(crate) fn keep(&self, over: &Bound<'_, Acquisition>) {
+        if let Some(mut again) = self.again.try_take(over.py()) {
+            again.put(over.clone().unbind());
         }
     }
 
@@ -158,20 +208,23 @@ impl LimitSet {
     /// named then. Something means the limits named, and one of each call and resource limit that is not.
     #[pyo3(signature = (requested = None, timeout = None))]
     fn acquire<'py>(
-        &self,
-        py: Python<'py>,
+        slf: &Bound<'py, Self>,
         requested: Option<&Bound<'py, PyAny>>,
         timeout: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, Acquisition>> {
+        let (this, py) = (slf.get(), slf.py());
         let timeout = convert::timeout(timeout)?;
-        match self.ask(requested, |request| self.set.start_acquire(request, timeout))? {
+        if let Some(acquired) = Self::acquire_again(slf, requested, timeout)? {
+            return Ok(acquired);
+        }
+        match this.ask(requested, |request| this.set.start_acquire(request, timeout))? {
             Ok(Started::Granted(held)) => {
-                Bound::new(py, Acquisition::granted(held, self.config.clone_ref(py)))
+                Bound::new(py, Acquisition::granted(held, this.config.clone_ref(py)).at_home(slf))
             }
             Ok(Started::Waiting(future)) => {
-                waiting::wait(py, future, self.translate(py, Amounts::of(requested)?))
+                waiting::wait(py, future, this.translate(py, Amounts::of(requested)?))
             }
-            Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
+            Err(why) => Err(error::acquire(py, Some(&this.set), &Amounts::of(requested)?, &why)),
         }
     }
 
