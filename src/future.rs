@@ -14,7 +14,7 @@ use crate::helper::{self, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
 use crate::sys::{clock, fork};
-use crate::wait::{Ask, Joined, LAST_LOCK, Waiting};
+use crate::wait::{Ask, Joined, Waiting};
 
 impl LimitSet {
     /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
@@ -88,8 +88,7 @@ impl LimitSet {
         let ask = Ask { wants, owing: u64::MAX, label: request.name() };
         // Waiting for the lock counts, too.
         let since = timeout.map(|_| clock::monotonic());
-        let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
-        match self.enter_at_once(wants, u64::MAX, patience.min(self.segment().patience())) {
+        match self.enter_at_once(wants, u64::MAX, self.first_patience(timeout)) {
             Ok(Some(granted)) => {
                 events::granted(self, ask.label, granted.ticket);
                 Ok(Started::Granted(ask.acquisition(self, &granted)))

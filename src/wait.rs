@@ -117,9 +117,7 @@ impl LimitSet {
     ) -> Result<Acquisition, AcquireError> {
         // Waiting for the lock counts, too.
         let since = timeout.map(|_| clock::monotonic());
-        let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
-        let patience = patience.min(self.segment().patience());
-        match self.enter_at_once(ask.wants, ask.owing, patience) {
+        match self.enter_at_once(ask.wants, ask.owing, self.first_patience(timeout)) {
             Ok(Some(granted)) => {
                 events::granted(self, ask.label, granted.ticket);
                 Ok(ask.acquisition(self, &granted))
@@ -127,6 +125,13 @@ impl LimitSet {
             Ok(None) => self.wait_in_order(ask, timeout, since),
             Err(trouble) => self.on_trouble(trouble, ask.label),
         }
+    }
+
+    /// How long the first look waits for the lock, in nanoseconds.
+    #[inline]
+    pub(crate) fn first_patience(&self, timeout: Option<Duration>) -> u64 {
+        let most = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
+        most.min(self.segment().patience())
     }
 
     /// The same for those who do not get it at once.

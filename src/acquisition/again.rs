@@ -4,13 +4,10 @@ use std::time::Duration;
 
 use super::Acquisition;
 use crate::answer::AcquireError;
-use crate::engine::{Charge, Wants};
-use crate::enter::Granted;
+use crate::engine::Wants;
 use crate::events;
 use crate::request::{Request, ResolvedRequest};
 use crate::set::LimitSet;
-use crate::sys::{clock, fork};
-use crate::wait::LAST_LOCK;
 
 impl LimitSet {
     /// As [`start_acquire`](Self::start_acquire), into `over`, an acquisition of this set that has ended: for bindings,
@@ -29,17 +26,16 @@ impl LimitSet {
         timeout: Option<Duration>,
         over: &mut Acquisition,
     ) -> Result<bool, AcquireError> {
-        if !over.is_over || !over.set.is_same(self) {
+        if !over.held.is_over || !over.set.is_same(self) {
             return Ok(false);
         }
         let request = Request::from(request);
         let mut scratch = Wants::none();
         let wants = self.keys().wants(&request, &mut scratch)?;
-        let patience = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
-        match self.enter_at_once(wants, u64::MAX, patience.min(self.segment().patience())) {
+        match self.enter_at_once(wants, u64::MAX, self.first_patience(timeout)) {
             Ok(Some(granted)) => {
                 events::granted(self, request.name(), granted.ticket);
-                over.renew(wants, u64::MAX, &granted);
+                over.held.begin(wants, u64::MAX, &self.keys().table, &granted);
                 Ok(true)
             }
             Ok(None) => Ok(false),
@@ -48,18 +44,5 @@ impl LimitSet {
                 Ok(true)
             }
         }
-    }
-}
-
-impl Acquisition {
-    /// Makes of it what [`new`](Self::new) makes, without a copy.
-    #[inline]
-    fn renew(&mut self, wants: &Wants, owing: u64, granted: &Granted) {
-        // All of them: what is added to an acquisition is to be renewed, too.
-        let Self { set, charges, named, ticket, admitted, epoch, is_enforced, is_over, pool_index } = self;
-        charges.clear();
-        charges.extend(Charge::of(wants, owing, &set.keys().table, granted.ticket));
-        (*named, *ticket, *admitted) = (wants.named(), granted.ticket, granted.admitted);
-        (*epoch, *is_enforced, *is_over, *pool_index) = (fork::epoch(), true, false, None);
     }
 }

@@ -53,6 +53,11 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             .map_err(|trouble| self.end_later(ending, trouble).into())
     }
 
+    /// Lets go of it without an end: what it holds is returned otherwise.
+    pub(crate) fn abandon(mut self) {
+        self.held.is_over = true;
+    }
+
     /// For destructors, which must not hang, and have nobody to tell.
     fn end_unasked(&mut self, ending: Ending) {
         let _ = self.end(ending, clock::nanos(DROP_PATIENCE));

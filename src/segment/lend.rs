@@ -21,7 +21,7 @@ use super::{Inner, Segment};
 use crate::acquisition::Acquisition;
 use crate::answer::UsageError;
 use crate::enter::attach_trouble;
-use crate::sys::{ofd, process};
+use crate::sys::{fork, ofd, process};
 
 impl Segment {
     /// Spawns a command that keeps this process's place in the segment: if this process dies, what it holds stays held
@@ -50,7 +50,7 @@ impl Segment {
     ///   gives the life back, and then only this process keeps it.
     /// * Do not use the segment until the command has ended: if this process died in the middle of an update, nobody
     ///   would finish it.
-    /// * A life can be lent to one command at a time.
+    /// * A life can be lent to one command at a time. Do not fork without exec meanwhile: such a child has a copy of it.
     ///
     /// # Errors
     ///
@@ -76,7 +76,8 @@ impl Segment {
         match spawned {
             Ok((child, end)) => {
                 let inner = self.inner.clone();
-                Ok((child, LentLife { inner, life, end, _children_wait: children_wait }))
+                let epoch = fork::epoch();
+                Ok((child, LentLife { inner, life, end, epoch, _children_wait: children_wait }))
             }
             Err(error) => {
                 descriptors.kept.put_back(life);
@@ -94,6 +95,8 @@ pub struct LentLife {
     life: OwnedFd,
     /// Says when nobody has the other end any more.
     end: OwnedFd,
+    /// The process that lent it.
+    epoch: u64,
     /// So that the command can be asked how it ended, also where the program ignores that.
     _children_wait: Option<process::ChildrenWait>,
 }
@@ -114,6 +117,10 @@ impl LentLife {
     ///
     /// As [`Acquisition::release`].
     pub fn release(self, held: Acquisition) -> Result<(), UsageError> {
+        if self.epoch != fork::epoch() {
+            // A child has a copy of the descriptor, and the life is its parent's.
+            return Err(UsageError::Forked);
+        }
         let Some(descriptors) = &self.inner.view.machine.descriptors else { return held.release() };
         if !self.is_lent() {
             descriptors.kept.put_back(self.life);
@@ -121,7 +128,7 @@ impl LentLife {
         }
         let set = held.set().clone();
         // What it holds is returned below, by somebody who is not its owner any more.
-        std::mem::forget(held);
+        held.abandon();
         ofd::unlock(self.life.as_raw_fd(), 0, 0);
         self.inner.leave(descriptors);
         set.segment().participant().map_err(attach_trouble)?;

@@ -29,6 +29,9 @@ rules![
     acquiring_more_must_name_something,
     an_acquisition_can_end_in_another_thread,
     sets_and_acquisitions_go_where_threads_go,
+    what_borrows_its_set_is_acquired_and_ends_like_any_other,
+    what_is_over_is_used_again_and_says_only_what_is_new,
+    what_is_not_over_or_of_another_set_is_not_used_again,
 ];
 
 /// Two rates that need reports, calls, and permits.
@@ -51,6 +54,64 @@ fn releasing_returns_permits_and_keeps_charges(world: World) {
     assert_eq!(set.holds(), []);
     let available = ["input", "output", "call_count", "connections"].map(|key| set.limit(key).available);
     assert_eq!(available, [70, 100, 9, 4]);
+}
+
+fn what_borrows_its_set_is_acquired_and_ends_like_any_other(world: World) {
+    let set = reporting(world);
+    let mut held = set.try_acquire_ref([("input", 30), ("connections", 3)]).unwrap();
+    assert_eq!((held.charged("input"), held.charged("output")), (Some(30), None));
+    assert_eq!(held.update("input", 10).unwrap(), 20);
+    assert_eq!(set.holds(), pairs([("connections", 3)]));
+    let refused = set.try_acquire_ref([("connections", 2)]).unwrap_err();
+    assert!(matches!(refused, AcquireError::Denied(_)), "{refused}");
+    drop(held);
+    assert_eq!(set.holds(), []);
+    set.try_acquire_ref([("output", 5)]).unwrap().cancel().unwrap();
+    let unreported = set.try_acquire_ref([("output", 5)]).unwrap().release().unwrap_err();
+    assert!(matches!(unreported, UsageError::Unreported { .. }), "{unreported}");
+    let available = ["input", "output", "call_count", "connections"].map(|key| set.limit(key).available);
+    assert_eq!(available, [90, 95, 8, 4]);
+}
+
+fn what_is_over_is_used_again_and_says_only_what_is_new(world: World) {
+    let set = reporting(world);
+    let [all, some] =
+        [vec![("input", 30), ("output", 40)], vec![("output", 7), ("connections", 2)]].map(|it| {
+            it.into_iter()
+                .fold(set.request(), |request, (key, amount)| request.amount(key, amount))
+                .build()
+                .unwrap()
+        });
+    let mut held = set.try_acquire(&all).unwrap();
+    held.release_in_place().unwrap_err();
+    let first = held.ticket();
+    assert!(set.acquire_again(&some, None, &mut held).unwrap());
+    assert!(held.ticket() > first && held.enforced());
+    let charged = ["input", "output", "call_count", "connections"].map(|key| held.charged(key));
+    assert_eq!(charged, [None, Some(7), Some(1), Some(2)]);
+    assert_eq!((set.owes(), set.holds()), (pairs([("output", 1)]), pairs([("connections", 2)])));
+    held.update("output", 7).unwrap();
+    held.release().unwrap();
+    assert_eq!((set.owes(), set.holds()), (vec![], vec![]));
+}
+
+fn what_is_not_over_or_of_another_set_is_not_used_again(world: World) {
+    let (set, other) = (reporting(world), reporting(world));
+    let request = set.request().amount("connections", 4).build().unwrap();
+    let mut held = set.try_acquire(&request).unwrap();
+    assert!(!set.acquire_again(&request, None, &mut held).unwrap(), "it still holds something");
+    let mut over = other.try_acquire([("connections", 1)]).unwrap();
+    over.release_in_place().unwrap();
+    held.release().unwrap();
+    assert!(!set.acquire_again(&request, None, &mut over).unwrap(), "it is of another set");
+    assert_eq!((set.holds(), other.holds()), (vec![], vec![]));
+    let mut over = set.try_acquire(&request).unwrap();
+    over.release_in_place().unwrap();
+    let all = set.try_acquire(&request).unwrap();
+    assert!(!set.acquire_again(&request, None, &mut over).unwrap(), "it is not there");
+    drop(over);
+    assert_eq!(set.holds(), pairs([("connections", 4)]));
+    drop(all);
 }
 
 fn releasing_without_a_report_is_an_error_that_names_the_rates_and_releases(world: World) {
