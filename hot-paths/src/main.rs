@@ -1,11 +1,14 @@
-//! Does one hot path so many times: `hot-paths PATH COUNT`. Its test runs it under valgrind, once with a count and once
-//! with twice the count: the difference is what the path takes, without what it takes to get there.
+//! Does one hot path so many times: `hot-paths PATH COUNT`. Its test runs it under valgrind, which counts what is within
+//! [`try_now`] or [`release_now`], once with a count and once with twice the count: the difference is what the path takes,
+//! without what only the first time takes.
 
 use std::error::Error;
 use std::hint::black_box;
-use std::mem::forget;
 
-use limitset::{Algorithm, CallLimit, LimitSet, RateLimit, Report, ResolvedRequest, ResourceLimit};
+use limitset::{
+    AcquireError, Acquisition, Algorithm, CallLimit, LimitSet, RateLimit, Report, ResolvedRequest,
+    ResourceLimit, UsageError,
+};
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -17,10 +20,8 @@ fn main() -> Done {
     let [path, count] = arguments.as_slice() else { return Err("usage: hot-paths PATH COUNT".into()) };
     let count: u32 = count.parse()?;
     match path.as_str() {
-        "try-1" => taken(&one()?, count),
-        "try-release-1" => released(&one()?, count),
-        "try-3" => taken(&three()?, count),
-        "try-release-3" => released(&three()?, count),
+        "1" => granted(&one()?, count),
+        "3" => granted(&three()?, count),
         "denied" => denied(&one_of_which_is_none_left()?, count),
         _ => Err(format!("there is no path {path:?}").into()),
     }
@@ -56,24 +57,26 @@ fn one_of_which_is_none_left() -> Result<Hot, Box<dyn Error>> {
     Ok(Hot { set, request })
 }
 
-/// Acquires, and does not give back.
-fn taken(hot: &Hot, count: u32) -> Done {
-    for _ in 0..count {
-        forget(black_box(hot.set.try_acquire(&hot.request)?));
-    }
-    Ok(())
+#[inline(never)]
+fn try_now(hot: &Hot) -> Result<Acquisition, AcquireError> {
+    hot.set.try_acquire(&hot.request)
 }
 
-fn released(hot: &Hot, count: u32) -> Done {
+#[inline(never)]
+fn release_now(held: Acquisition) -> Result<(), UsageError> {
+    held.release()
+}
+
+fn granted(hot: &Hot, count: u32) -> Done {
     for _ in 0..count {
-        black_box(hot.set.try_acquire(&hot.request)?).release()?;
+        release_now(black_box(try_now(hot)?))?;
     }
     Ok(())
 }
 
 fn denied(hot: &Hot, count: u32) -> Done {
     for _ in 0..count {
-        if black_box(hot.set.try_acquire(&hot.request)).is_ok() {
+        if black_box(try_now(hot)).is_ok() {
             return Err("there was one left".into());
         }
     }

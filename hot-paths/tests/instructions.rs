@@ -69,45 +69,39 @@ fn hot_paths_take_no_more_instructions_than_written_down() {
     );
 }
 
-/// What each path takes: releasing is the difference between acquiring with and without it.
+/// What each path takes.
 fn measured() -> Counts {
-    let take = |path: &str| per_run(path);
-    let (try_1, both_1) = (take("try-1"), take("try-release-1"));
-    let (try_3, both_3) = (take("try-3"), take("try-release-3"));
     let named = [
-        ("try_acquire, 1 limit", try_1),
-        ("release, 1 limit", both_1.saturating_sub(try_1)),
-        ("try_acquire, 3 limits", try_3),
-        ("release, 3 limits", both_3.saturating_sub(try_3)),
-        ("denial, 1 limit", take("denied")),
+        ("try_acquire, 1 limit", per_run("1", "try_now")),
+        ("release, 1 limit", per_run("1", "release_now")),
+        ("try_acquire, 3 limits", per_run("3", "try_now")),
+        ("release, 3 limits", per_run("3", "release_now")),
+        ("denial, 1 limit", per_run("denied", "try_now")),
     ];
     named.into_iter().map(|(name, count)| (name.to_owned(), count)).collect()
 }
 
-fn per_run(path: &str) -> u64 {
-    let (once, twice) = (total(path, COUNT), total(path, 2 * COUNT));
+fn per_run(path: &str, within: &str) -> u64 {
+    let (once, twice) = (total(path, within, COUNT), total(path, within, 2 * COUNT));
     (twice.checked_sub(once).expect("twice as much takes more") + COUNT / 2) / COUNT
 }
 
-/// Instructions of a whole run of the program.
-fn total(path: &str, count: u64) -> u64 {
+/// Instructions within a function, in a whole run of the program.
+fn total(path: &str, within: &str, count: u64) -> u64 {
     let program = env!("CARGO_BIN_EXE_hot-paths");
-    let arguments = ["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null", program, path];
+    let within = format!("--toggle-collect=hot_paths::{within}*");
+    let arguments = ["--tool=callgrind", "--callgrind-out-file=/dev/null", &within, program, path];
     let mut command = Command::new("valgrind");
     let output = command.args(arguments).arg(count.to_string()).output().expect("valgrind runs");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "valgrind or {path} failed:\n{said}");
-    refs(&said).unwrap_or_else(|| panic!("no count of instructions in:\n{said}"))
+    collected(&said).filter(|count| *count > 0).unwrap_or_else(|| panic!("no instructions counted:\n{said}"))
 }
 
-/// `==42== I refs:        1,234,567` (older: `I   refs:`)
-fn refs(said: &str) -> Option<u64> {
-    let is_count = |line: &&str| {
-        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
-        words.starts_with(&["I", "refs:"])
-    };
-    let line = said.lines().find(is_count)?;
-    line.rsplit(' ').next()?.replace(',', "").parse().ok()
+/// `==42== Collected : 1234567`
+fn collected(said: &str) -> Option<u64> {
+    let mut counts = said.lines().filter_map(|line| line.split_once("== Collected : "));
+    counts.next_back()?.1.trim().parse().ok()
 }
 
 fn written(counts: &Counts) -> String {
@@ -171,7 +165,6 @@ fn the_file_is_read_as_it_is_written() {
 
 #[test]
 fn counts_are_found_in_what_valgrind_says() {
-    assert_eq!(refs("==7== Cachegrind\n==7== I refs:        1,234,567\n"), Some(1_234_567));
-    assert_eq!(refs("==7== I   refs:      42\n==7== \n"), Some(42));
-    assert_eq!(refs("==7== D refs: 3\n"), None);
+    assert_eq!(collected("==7== Callgrind\n==7== Collected : 1234567\n==7== \n"), Some(1_234_567));
+    assert_eq!(collected("==7== Events    : Ir\n"), None);
 }
