@@ -42,7 +42,7 @@ fn group(
     let request = ours::one_of_each(&set);
     let from_rust = Row::ours(rust_key, "from Rust", move || {
         let _temp = &temp;
-        ours::take_and_give(&set, &request);
+        ours::take_and_give_owned(&set, &request);
     });
     let from_c = match calls {
         Ok(calls) => {

@@ -61,14 +61,14 @@ fn keys() -> Group<Row> {
     let (one, two, three) = (temp(), temp(), temp());
     let request = ours::usual_request(&one.set);
     let map = HashMap::from([("tokens", 1)]);
-    let give = |held: limitset::Acquisition| held.release().expect("released");
+    let give = |held: limitset::Acquisition<&limitset::LimitSet>| held.release().expect("released");
     let rows = vec![
         Row::ours("keys/resolved", "resolved request", move || ours::take_and_give(&one.set, &request)),
         Row::ours("keys/array", "`[(\"tokens\", 1)]`", move || {
-            give(two.set.try_acquire([("tokens", 1)]).expect("granted"));
+            give(two.set.try_acquire_ref([("tokens", 1)]).expect("granted"));
         }),
         Row::ours("keys/map", "`&HashMap`", move || {
-            give(three.set.try_acquire(&map).expect("granted"));
+            give(three.set.try_acquire_ref(&map).expect("granted"));
         }),
     ];
     Group::new("3 limits with a permit, by string keys", "keys/resolved", rows)

@@ -82,8 +82,13 @@ pub fn only_the_first(set: &LimitSet) -> ResolvedRequest {
     request.build().expect("a request")
 }
 
-/// Acquires and releases.
+/// Acquires and releases, borrowing the set, as the permits and checks of in-process rivals do.
 pub fn take_and_give(set: &LimitSet, request: &ResolvedRequest) {
+    set.try_acquire_ref(request).expect("granted").release().expect("released");
+}
+
+/// The same with an acquisition that could outlive the caller's set, for which users of the set are counted.
+pub fn take_and_give_owned(set: &LimitSet, request: &ResolvedRequest) {
     set.try_acquire(request).expect("granted").release().expect("released");
 }
 

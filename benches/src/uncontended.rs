@@ -31,6 +31,7 @@ fn one_rate(redis: &Result<Rc<Server>, String>) -> Group<Row> {
     let mut rows = vec![
         charge("rate1/ours-charge", "limitset, `check_rate`", Clock::Monotonic),
         take("rate1/ours", "limitset, try + release", vec![ours::call()], Clock::Monotonic),
+        take_owned("rate1/ours-owned", vec![ours::call()]),
         charge("rate1/ours-charge-coarse", "limitset, `check_rate`, coarse clock", Clock::Coarse),
         take("rate1/ours-coarse", "limitset, try + release, coarse clock", vec![ours::call()], Clock::Coarse),
         Row::rival("rate1/governor", "governor, monotonic clock", move || exact.granted())
@@ -54,6 +55,7 @@ fn one_permit() -> Group<Row> {
     let (posix, robust, raw) = (Posix::new(64), Robust::new(), Raw::new());
     let rows = vec![
         take("permit1/ours", "limitset, try + release", vec![ours::permit("p", 64)], Clock::Monotonic),
+        take_owned("permit1/ours-owned", vec![ours::permit("p", 64)]),
         shared_semaphore(),
         Row::rival("permit1/tokio", "tokio `Semaphore`", move || permits.take_and_give())
             .note("one process only"),
@@ -102,6 +104,7 @@ fn three_with_permit() -> Group<Row> {
     let no_rates = "permits only, no rates";
     let rows = vec![
         take("three/ours", "limitset, try + release", ours::usual(), Clock::Monotonic),
+        take_owned("three/ours-owned", ours::usual()),
         take("three/ours-coarse", "limitset, try + release, coarse clock", ours::usual(), Clock::Coarse),
         Row::rival("three/tokio", "tokio `Semaphore`, x3", move || permits.take_and_give())
             .note("one process only; permits only, three in a row, not together"),
@@ -161,6 +164,15 @@ fn take(key: &'static str, name: &str, limits: Vec<Limit>, clock: Clock) -> Row 
     let temp = TempSet::new(limits, clock);
     let request = ours::one_of_each(&temp.set);
     Row::ours(key, name, move || ours::take_and_give(&temp.set, &request))
+}
+
+/// The same with an acquisition that could outlive the caller's set.
+fn take_owned(key: &'static str, limits: Vec<Limit>) -> Row {
+    let temp = TempSet::new(limits, Clock::Monotonic);
+    let request = ours::one_of_each(&temp.set);
+    let op = move || ours::take_and_give_owned(&temp.set, &request);
+    Row::ours(key, "limitset, try + release, owned", op)
+        .note("could go where its set does not: users are counted")
 }
 
 fn charge(key: &'static str, name: &str, clock: Clock) -> Row {
