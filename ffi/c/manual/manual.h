@@ -89,7 +89,8 @@
 //   its next acquire with another one, or its end: so long a process may stay attached to a set that it has freed.
 // * An acquisition (limitset_held), an item (limitset_item) and a finished item (limitset_finished) are small values. Copies
 //   are the same thing, which ends once; after that every copy is answered LIMITSET_SPENT. Nothing is allocated for an
-//   acquisition of up to four limits, but tables grow when more are held at one time than ever before.
+//   acquisition by a thread that has ended as many before (it keeps the memory of up to 64), but tables grow when more are
+//   held at one time than ever before.
 // * Nobody releases an acquisition for you while the process lives. When it ends, however it ends, the kernel says so, and
 //   the others get the permits back.
 // * Texts and structs that you pass are yours, and are not used after the call. Texts are UTF-8 and end with a zero; names
