@@ -229,17 +229,23 @@ fn forgeries() -> Vec<(&'static str, &'static str, Change)> {
             }),
         ),
         ("a journal longer than itself", "Damaged", |b| {
-            let at = b.region(STATE_REGION) + forge::JOURNAL_LENGTH;
+            let at = b.region(STATE_REGION) + forge::CHANGE;
             b.set64(at, u64::MAX);
         }),
-        ("a journal whose length wraps around", "Damaged", |b| {
-            let at = b.region(STATE_REGION) + forge::JOURNAL_LENGTH;
-            b.set64(at, 1 << 63);
-        }),
-        ("a journal that names no word", "Damaged", |b| {
+        ("a journal with an entry longer than itself", "Damaged", |b| {
             let block = b.region(STATE_REGION);
-            b.set64(block + forge::JOURNAL_LENGTH, 1);
-            b.set64(block + 64, 1 << 40);
+            b.set64(block + forge::CHANGE, 2);
+            b.set64(block + forge::JOURNAL + 8, forge::description(1, u32::MAX.into()));
+        }),
+        ("a journal with an entry about no word", "Damaged", |b| {
+            let block = b.region(STATE_REGION);
+            b.set64(block + forge::CHANGE, 2);
+            b.set64(block + forge::JOURNAL + 8, forge::description(1, 0));
+        }),
+        ("a journal that names a word that does not exist", "Damaged", |b| {
+            let block = b.region(STATE_REGION);
+            b.set64(block + forge::CHANGE, 2);
+            b.set64(block + forge::JOURNAL + 8, forge::description(u32::MAX as usize, 1));
         }),
         ("a removal that was cut short", "NotFound", |b| {
             let at = b.region(STATE_REGION) + forge::CLOSED;

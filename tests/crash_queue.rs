@@ -396,24 +396,23 @@ fn kills(twin: &Twin, act: Act, range: Range<u64>, random: &mut Random) {
 // ---- defects ----
 
 /// Defects that a victim's death shows.
-const OF_THE_VICTIM: [&str; 7] = [
+const OF_THE_VICTIM: [&str; 6] = [
     "no_journal",
     "length_after_word",
     "stale_old_value",
     "commit_before_apply",
-    "version_never_odd",
     ENTRY_NOT_NAMED.name,
     ENTRY_DROPPED.name,
 ];
 const ENTRY_NOT_NAMED: Mutation = Mutation {
     name: "entry_not_named",
     breaks: "a journal entry does not say which word it is about",
-    effect: Effect::LoseStores(Class::JournalIndex),
+    effect: Effect::LoseDescriptions,
 };
 const ENTRY_DROPPED: Mutation = Mutation {
     name: "entry_dropped",
-    breaks: "the eleventh word of a transaction, which is one of a grant, changes before its entry counts",
-    effect: Effect::LoseValue(Class::JournalLength, 11),
+    breaks: "the second row of a transaction, which is one of a grant, changes before its entry counts",
+    effect: Effect::LoseLength(12),
 };
 /// Defects of whoever recovers.
 const OF_THE_SURVIVOR: [&str; 3] = ["skip_recovery", "undo_restores_nothing", NO_SECOND_RING.name];

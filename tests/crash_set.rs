@@ -33,7 +33,7 @@ use acts::{Act, Amounts, Which};
 use limitset::core::NEVER;
 use limitset::engine::{Engine, NewNumbers, Wants};
 use limitset::{Limit, LimitSet, Segment};
-use mutant::{Class, Effect, Mutant, Mutation};
+use mutant::{Effect, Mutant, Mutation};
 use stepped::{Points, Start, Tally, die_in_copies};
 use support::{Random, TempName, Worker};
 use survivors::{Found, Side};
@@ -325,19 +325,18 @@ fn survives(act: Act) {
 // ---- defects ----
 
 /// Defects that a victim's death shows.
-const OF_THE_VICTIM: [&str; 6] = [
+const OF_THE_VICTIM: [&str; 5] = [
     "no_journal",
     "length_after_word",
     "stale_old_value",
     "commit_before_apply",
-    "version_never_odd",
     ENTRY_NOT_NAMED.name,
 ];
 /// One that takes a journal with a past: what was written there last names other words.
 const ENTRY_NOT_NAMED: Mutation = Mutation {
     name: "entry_not_named",
     breaks: "a journal entry does not say which word it is about",
-    effect: Effect::LoseStores(Class::JournalIndex),
+    effect: Effect::LoseDescriptions,
 };
 /// Defects of whoever recovers.
 const OF_THE_SURVIVOR: [&str; 2] = ["skip_recovery", "undo_restores_nothing"];

@@ -421,7 +421,7 @@ fn broken(name: &TempName) -> LimitSet {
         .open(name)
         .unwrap();
     let bytes = forge::Forged::read(&name.path());
-    let journal = bytes.region(forge::STATE_REGION) + forge::JOURNAL_LENGTH;
+    let journal = bytes.region(forge::STATE_REGION) + forge::CHANGE;
     let file = std::fs::OpenOptions::new().write(true).open(name.path()).unwrap();
     file.write_all_at(&u64::MAX.to_ne_bytes(), journal as u64).unwrap();
     set

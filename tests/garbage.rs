@@ -29,12 +29,11 @@ fn lived_in() -> Forged {
     for block in [STATE_REGION, MUTEX_REGION, SEMAPHORE_REGION] {
         let at = bytes.region(block);
         bytes.set32(at, 2 | 1 << 12);
-        bytes.set64(at + 8, 7);
-        bytes.set64(at + forge::JOURNAL_LENGTH, 2);
-        bytes.set64(at + 64, 1);
-        bytes.set64(at + 72, 40);
-        bytes.set64(at + 80, 2);
-        bytes.set64(at + 88, 50);
+        bytes.set64(at + forge::CHANGE, 7 << 16 | 4);
+        bytes.set64(at + forge::JOURNAL, 40);
+        bytes.set64(at + forge::JOURNAL + 8, forge::description(1, 1));
+        bytes.set64(at + forge::JOURNAL + 16, 50);
+        bytes.set64(at + forge::JOURNAL + 24, forge::description(2, 1));
     }
     bytes
 }

@@ -49,12 +49,12 @@ fn leave_with_permits(name: &TempName) {
 fn half_an_update(bytes: &mut Forged, kind: u32, words: [(usize, u64); 2]) {
     let block = bytes.region(kind);
     bytes.set32(block, 1 | 1 << 12);
-    bytes.set64(block + 8, 9);
-    bytes.set64(block + forge::JOURNAL_LENGTH, 2);
+    bytes.set64(block + forge::CHANGE, 9 << 16 | 4);
     for (entry, (index, value)) in words.into_iter().enumerate() {
         let at = bytes.word(kind, index);
-        bytes.set64(block + 64 + 16 * entry, index as u64);
-        bytes.set64(block + 72 + 16 * entry, bytes.get64(at));
+        let journal = block + forge::JOURNAL + 16 * entry;
+        bytes.set64(journal, bytes.get64(at));
+        bytes.set64(journal + 8, forge::description(index, 1));
         bytes.set64(at, value);
     }
 }

@@ -117,10 +117,10 @@ fn repair_never_lowers_a_total_while_others_are_attached() {
 fn a_journal_that_cannot_be_undone_is_told_and_not_touched() {
     let name = Name::with("journal", &["db=1"]);
     let segment = Segment::attach(&*name).unwrap();
-    segment.state_block().unwrap().0.journal_length.store(u64::MAX, SeqCst);
+    segment.state_block().unwrap().0.change.store(u64::MAX, SeqCst);
     drop(segment);
     let checked = run(&["check", &name, "--json"]).ends(4).json();
-    assert!(findings(&checked)[0].1.contains("its journal has 18446744073709551615 entries"), "{checked}");
+    assert!(findings(&checked)[0].1.contains("was left in the middle of a change"), "{checked}");
     let failed = run(&["check", &name, "--repair"]).ends(4);
     assert!(failed.err().contains("undo journal") && failed.err().contains("remove it"), "{failed:?}");
     run(&["rm", "--force", &name]).ends(0);

@@ -31,7 +31,7 @@ impl Picture {
         let map = table.map;
         let mut slot = 0;
         for _ in 0..ROUNDS {
-            let before = block.version.load(Acquire);
+            let before = block.change.load(Acquire);
             // Only as many words as are in use: the rest says nothing, and takes time in which others change it.
             let head = view.set_words()?;
             let words = match block.snapshot_of(words_in_use(&head, map), TRIES) {
@@ -53,7 +53,7 @@ impl Picture {
             });
             let wants = wants.collect();
             std::sync::atomic::fence(Acquire);
-            if block.version.load(Relaxed) == before && words_in_use(&words, map) <= words.len() {
+            if block.change.load(Relaxed) == before && words_in_use(&words, map) <= words.len() {
                 return Ok(Self { words, map, wants });
             }
             std::thread::sleep(REST);

@@ -3,10 +3,10 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::{Audit, AuditCheck};
+use crate::core::journal::{Entries, journal_words};
 use crate::core::owner::slot_of;
-use crate::core::{Block, Participant};
+use crate::core::{Block, Fault, Participant};
 use crate::error::SyncError;
-
 use crate::layout::header::{HEADER_BYTES, Header, RegionEntry};
 use crate::limit::Definition;
 use crate::segment::View;
@@ -104,7 +104,7 @@ fn bytes(view: &View, offset: u64, length: u64) -> Vec<u8> {
     words.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect()
 }
 
-/// Lock, version and journal of a block. A holder that is alive and at work is left alone.
+/// Lock and journal of a block. A holder that is alive and at work is left alone.
 fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
     let deposed = block.deposed.load(Relaxed);
     if deposed != 0 {
@@ -114,15 +114,13 @@ fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
         check.pending(format_args!("{label}: was removed, or is being removed"));
     }
     for _ in 0..TRIES {
-        let version = block.version.load(Acquire);
+        let change = block.change.load(Acquire);
         let lock = block.lock.load(Acquire);
-        let length = block.journal_length.load(Relaxed);
-        std::sync::atomic::fence(Acquire);
-        if block.version.load(Relaxed) != version || block.lock.load(Relaxed) != lock {
+        if block.change.load(Relaxed) != change || block.lock.load(Relaxed) != lock {
             continue;
         }
         let slot = slot_of(lock);
-        let is_at_work = version & 1 != 0;
+        let length = journal_words(change);
         if slot != 0 && block.slots.is_word_dead(lock) {
             if slot > block.slots.count() {
                 let slots = block.slots.count();
@@ -134,20 +132,14 @@ fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
             }
         } else if slot != 0 {
             // Alive: what it is doing is its business.
-            if !is_at_work && length != 0 {
-                continue;
-            }
             return;
         }
-        match (is_at_work, length) {
-            (false, 0) => {}
-            (false, _) => check.broken(format_args!(
-                "{label}: its journal has {length} entries though nobody changes anything: the next one would undo them"
-            )),
-            (true, _) if slot == 0 => check.broken(format_args!(
+        match length {
+            0 => {}
+            _ if slot == 0 => check.broken(format_args!(
                 "{label}: was left in the middle of a change, and nobody holds its lock"
             )),
-            (true, length) => journal(label, block, length, check),
+            length => journal(label, block, length, check),
         }
         return;
     }
@@ -155,19 +147,12 @@ fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
 
 /// A journal that the next holder of the lock will undo.
 fn journal(label: &str, block: &Block<'_, Machine>, length: u64, check: &mut AuditCheck) {
-    let most = block.journal.len() / 2;
-    let entries = usize::try_from(length).ok().filter(|length| *length <= most);
-    let Some(entries) = entries.and_then(|entries| block.journal.get(..2 * entries)) else {
-        check.broken(format_args!("{label}: its journal says {length} entries, it has room for {most}"));
-        return;
-    };
-    for [index, _] in entries.as_chunks::<2>().0 {
-        let (index, words) = (index.load(Relaxed), block.words.len());
-        if usize::try_from(index).map_or(true, |index| index >= words) {
-            check.broken(format_args!("{label}: its journal names word {index}, there are {words}"));
-        }
-    }
-    if length > 0 {
-        check.pending(format_args!("{label}: a change was left half done, and will be undone"));
+    let entries = Entries { length, room: block.journal.len(), words: block.words.len() };
+    let read = |place: usize| block.journal.get(place).map_or(0, |word| word.load(Relaxed));
+    match entries.each(read, |_, _| ()) {
+        Err(Fault::DamagedJournal { found, most }) => check.broken(format_args!(
+            "{label}: its journal says {found} where {most} is the most there can be: it cannot be undone"
+        )),
+        _ => check.pending(format_args!("{label}: a change was left half done, and will be undone")),
     }
 }

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Audit, Gravity};
+use crate::core::journal::description;
 use crate::layout::header::RegionKind;
 use crate::layout::state::{LimitWord, LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
@@ -276,10 +277,7 @@ fn header_definition_locks_and_journals_are_checked() {
     let till = view.region("till", RegionKind::Mutex, "mutex").unwrap();
     for (name, region) in [("the set", view.checked.state), ("\"till\"", till)] {
         let block = view.block(&region).unwrap();
-        let audit = stage.spoil(block.journal_length, 2);
-        assert_found(&audit, "locks and journals", &format!("{name}: its journal has 2 entries though"));
-        let version = block.version.load(SeqCst);
-        let audit = stage.spoil(block.version, version | 1);
+        let audit = stage.spoil(block.change, block.change.load(SeqCst) | 2);
         assert_found(&audit, "locks and journals", &format!("{name}: was left in the middle of a change"));
         assert_found(&stage.spoil(block.deposed, 1), "locks and journals", "found the lock in other hands");
         block.lock.store(9, SeqCst);
@@ -303,31 +301,32 @@ fn a_half_done_change_of_the_dead_is_pending_and_one_that_cannot_be_undone_is_br
     let block = stage.set.segment().view().state().unwrap();
     // Slot 2 has never had an owner, so this one is dead.
     block.lock.store(2 | 1 << 12, SeqCst);
-    let version = block.version.load(SeqCst);
-    block.version.store(version | 1, SeqCst);
-    block.journal[0].store(StateMap::QUEUE_LENGTH as u64, SeqCst);
-    block.journal[1].store(2, SeqCst);
-    block.journal_length.store(1, SeqCst);
+    let change = block.change.load(SeqCst);
+    block.journal[0].store(2, SeqCst);
+    block.journal[1].store(description(StateMap::QUEUE_LENGTH, 1), SeqCst);
+    block.change.store(change | 2, SeqCst);
     let spoilt = block.words[StateMap::QUEUE_LENGTH].swap(99, SeqCst);
     let audit = Audit::of(stage.set.segment().view()).unwrap();
     assert!(audit.is_sound(), "the old value is in the journal: {audit:#?}");
     let told: Vec<_> = audit.findings().map(|it| it.what.as_str()).collect();
     assert!(told[0].contains("slot 2 died with its lock") && told[1].contains("left half done"), "{told:?}");
-    block.journal[0].store(1 << 40, SeqCst);
-    assert_found(
-        &Audit::of(stage.set.segment().view()).unwrap(),
-        "locks and journals",
-        "names word 1099511627776",
-    );
-    block.journal_length.store(1 << 40, SeqCst);
-    assert_found(
-        &Audit::of(stage.set.segment().view()).unwrap(),
-        "locks and journals",
-        "says 1099511627776 entries",
-    );
+    let told = |what: u64, of: u64| format!("its journal says {what} where {of} is the most");
+    let (room, words) = (block.journal.len() as u64, block.words.len() as u64);
+    // A word that does not exist, more words than the entry can have, none at all.
+    for (described, found, most) in [
+        (description(1 << 30, 1), 1 << 30, words),
+        (description(3, 2), description(3, 2), room),
+        (description(3, 0), 3, room),
+    ] {
+        block.journal[1].store(described, SeqCst);
+        let audit = Audit::of(stage.set.segment().view()).unwrap();
+        assert_found(&audit, "locks and journals", &told(found, most));
+    }
+    block.change.store(change | 0xffff, SeqCst);
+    let audit = Audit::of(stage.set.segment().view()).unwrap();
+    assert_found(&audit, "locks and journals", &told(0xffff, room));
     block.words[StateMap::QUEUE_LENGTH].store(spoilt, SeqCst);
-    block.journal_length.store(0, SeqCst);
-    block.version.store(version, SeqCst);
+    block.change.store(change, SeqCst);
     block.lock.store(0, SeqCst);
 }
 

@@ -1,4 +1,4 @@
-//! A block: one lock, one version, one journal, and the words they guard.
+//! A block: one lock, one journal, and the words they guard.
 //!
 //! The lock is this project's own futex word, because none of the ready-made process-shared ones survives a
 //! kill in all cases. The rules:
@@ -36,7 +36,7 @@ pub enum Fault {
     Closed,
     /// The journal names more entries than it has, or words that do not exist.
     DamagedJournal {
-        /// The entry count or word index found.
+        /// The length, word index or description found.
         found: u64,
         /// The largest possible one.
         most: u64,
@@ -67,10 +67,8 @@ pub struct Block<'a, E: Env> {
     pub lock: &'a E::U32,
     /// Rung when something was given back; see [`Semaphore`](super::Semaphore).
     pub doorbell: &'a E::U32,
-    /// Odd while words change.
-    pub version: &'a E::U64,
-    /// Number of valid journal entries.
-    pub journal_length: &'a E::U64,
+    /// Whether something is being changed, and how much was; see [`journal`](super::journal).
+    pub change: &'a E::U64,
     /// Not 0: the segment was removed.
     pub closed: &'a E::U64,
     /// When the dead were last looked for.
@@ -81,7 +79,7 @@ pub struct Block<'a, E: Env> {
     pub rollbacks: &'a E::U64,
     /// Statistics: unlocks that found the lock in other hands.
     pub deposed: &'a E::U64,
-    /// Pairs of word index and old value.
+    /// Old values of words that are being changed.
     pub journal: &'a [E::U64],
     /// What the lock guards.
     pub words: &'a [E::U64],
@@ -155,15 +153,14 @@ impl<'a, E: Env> Locked<'a, E> {
 impl<'a, E: Env> Block<'a, E> {
     /// The same block seen through another environment: one that counts operations, or spoils one.
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
-        let Self { lock, doorbell, version, journal_length, closed, last_sweep, .. } = self;
+        let Self { lock, doorbell, change, closed, last_sweep, .. } = self;
         let Self { steals, rollbacks, deposed, journal, words, bells, .. } = self;
         Block {
             env,
             slots: self.slots.with_env(env),
             lock,
             doorbell,
-            version,
-            journal_length,
+            change,
             closed,
             last_sweep,
             steals,

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::block::{Bell, Block, Fault};
 use super::env::Env;
+use super::journal::journal_words;
 use super::owner::{Participant, WAITERS};
 
 /// The lock was taken: by whom and how. Nobody unlocks it before it has become a [guard](Self::guard).
@@ -59,7 +60,7 @@ impl<'a, E: Env> Guard<'a, E> {
     #[inline(always)]
     pub fn begin_whole(&mut self) -> Result<(), Fault> {
         let block = self.block;
-        if self.stolen || block.env.load64(block.journal_length, Relaxed) != 0 {
+        if self.stolen || journal_words(block.env.load64(block.change, Relaxed)) != 0 {
             block.recover(self.stolen)?;
         }
         if block.env.load64(block.closed, Relaxed) != 0 { Err(Fault::Closed) } else { Ok(()) }

@@ -1,19 +1,31 @@
 //! Transactions: several words change together or not at all, whoever dies when.
 //!
-//! An undo journal in the block. Before a word is changed, its index and old value are written behind the
-//! entries that are already there, and then the entry count is raised:
+//! An undo journal in the block. Before words are changed, their old values and where they stand are written behind the
+//! entries that are already there, and then the journal is said to be that much longer:
 //!
 //! ```text
-//! version odd  (once)
-//! entry n = (index, old value)    nobody looks at it yet
-//! journal length = n + 1          from here on recovery restores the word …
-//! word = new value                … to what it was
-//!   … any number of words …
-//! journal length = 0              the commit point: one store
-//! version even
+//! entry = old values, which words   nobody looks at it yet
+//! journal longer by the entry       from here on recovery restores the words …
+//! words = new values                … to what they were
+//!   … any number of entries …
+//! journal empty                     the commit point: one store
 //! ```
 //!
-//! Whoever finds a length other than 0 after taking the lock undoes the entries, last first, so that a word
+//! How long the journal is and how many changes there have been is one word:
+//!
+//! | bits of `change` | meaning                                                          |
+//! | ---------------- | ---------------------------------------------------------------- |
+//! | 0-15             | words of the journal that count; 0: nothing is being changed     |
+//! | 16-63            | how many changes were made or undone; comes round                |
+//!
+//! An entry ends with the word that describes it, so that a journal is read from its end:
+//!
+//! | bits of a description | meaning                        |
+//! | --------------------- | ------------------------------ |
+//! | 0-31                  | index of the first word        |
+//! | 32-63                 | how many words, from 1         |
+//!
+//! Whoever finds the journal not empty after taking the lock undoes the entries, last first, so that a word
 //! that was changed twice ends with its first value. Undoing is idempotent, because it may be killed too.
 //!
 //! A journalled word is never written, nor acted upon, without the lock. The release stores keep the order
@@ -26,18 +38,43 @@ use super::env::Env;
 use super::guard::Guard;
 use super::owner::Participant;
 
+/// Most words of a journal, so that their number fits its place.
+pub(crate) const MAX_JOURNAL_WORDS: usize = LENGTH_MASK as usize;
+const LENGTH_MASK: u64 = 0xffff;
+
+/// How many words of the journal count while `change` says so; 0 if nothing is being changed.
+#[inline]
+pub fn journal_words(change: u64) -> u64 {
+    change & LENGTH_MASK
+}
+
+/// What `change` says after the change is made or undone.
+#[inline]
+fn ended(change: u64) -> u64 {
+    (change | LENGTH_MASK).wrapping_add(1)
+}
+
+/// What describes an entry.
+#[inline]
+pub fn description(index: usize, count: usize) -> u64 {
+    index as u64 | (count as u64) << 32
+}
+
 /// Changes that become visible together. Dropped without [`commit`](Self::commit), it undoes them.
 #[must_use]
 pub struct Transaction<'g, 'a, E: Env> {
     guard: &'g mut Guard<'a, E>,
-    changes: usize,
+    /// What the block's word of that name says.
+    change: u64,
 }
 
 impl<'a, E: Env> Guard<'a, E> {
     /// Starts a transaction. Only one can be open, since it borrows the guard.
-    #[inline]
+    #[inline(always)]
     pub fn begin(&mut self) -> Transaction<'_, 'a, E> {
-        Transaction { guard: self, changes: 0 }
+        let block = self.block();
+        let change = block.env.load64(block.change, Relaxed);
+        Transaction { guard: self, change }
     }
 }
 
@@ -71,26 +108,10 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
     /// Changes word `index`. One that has the value already is left alone.
     #[inline(always)]
     pub fn set(&mut self, index: usize, value: u64) -> Result<(), Fault> {
-        let block = self.guard.block();
-        let env = block.env;
-        let word = block.word(index)?;
-        let old = env.load64(word, Relaxed);
-        if old == value {
+        if self.get(index)? == value {
             return Ok(());
         }
-        let place = 2 * self.changes;
-        let Some([index_word, old_word]) = block.journal.get(place..place + 2) else {
-            return Err(too_many_changes(block.journal.len() / 2));
-        };
-        if self.changes == 0 {
-            block.begin_change();
-        }
-        env.store64(index_word, index as u64, Relaxed);
-        env.store64(old_word, old, Relaxed);
-        self.changes += 1;
-        env.store64(block.journal_length, self.changes as u64, Release);
-        env.store64(word, value, Release);
-        Ok(())
+        self.set_row(index, [value])
     }
 
     /// Changes all `N` words from `index` on; the same as [`set`](Self::set) for each, at less cost.
@@ -99,38 +120,40 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
         let block = self.guard.block();
         let env = block.env;
         let row: &[E::U64; N] = block.row(index)?;
-        let Some(entries) = block.journal.get(2 * self.changes..2 * (self.changes + N)) else {
+        let length = journal_words(self.change) as usize;
+        let room = block.journal.get(length..).and_then(|rest| rest.split_first_chunk::<N>());
+        let Some((saved, [describes, ..])) = room else {
             return Err(too_many_changes(block.journal.len() / 2));
         };
-        if self.changes == 0 {
-            block.begin_change();
+        for (saved, word) in saved.iter().zip(row) {
+            env.store64(saved, env.load64(word, Relaxed), Relaxed);
         }
-        for (offset, ([index_word, old_word], word)) in entries.as_chunks::<2>().0.iter().zip(row).enumerate()
-        {
-            env.store64(index_word, (index + offset) as u64, Relaxed);
-            env.store64(old_word, env.load64(word, Relaxed), Relaxed);
-        }
-        self.changes += N;
-        env.store64(block.journal_length, self.changes as u64, Release);
+        env.store64(describes, description(index, N), Relaxed);
+        self.change += N as u64 + 1;
+        // Release: whoever sees that something is being changed also sees who has the lock.
+        env.store64(block.change, self.change, Release);
         for (word, value) in row.iter().zip(values) {
+            // Release: nobody may see a changed word and think that nothing is being changed.
             env.store64(word, value, Release);
         }
         Ok(())
     }
 
     /// Makes the changes final, with one store.
-    #[inline]
+    #[inline(always)]
     pub fn commit(mut self) {
-        if std::mem::take(&mut self.changes) > 0 {
-            self.guard.block().end_change();
+        if journal_words(self.change) != 0 {
+            self.change = ended(self.change);
+            let block = self.guard.block();
+            block.env.store64(block.change, self.change, Release);
         }
     }
 }
 
 impl<E: Env> Drop for Transaction<'_, '_, E> {
-    #[inline]
+    #[inline(always)]
     fn drop(&mut self) {
-        if self.changes > 0 {
+        if journal_words(self.change) != 0 {
             // The entries are our own, so this cannot find them damaged, short of somebody else's stray
             // write; the next holder would then find the same and report it.
             let _ = self.guard.block().undo();
@@ -139,35 +162,15 @@ impl<E: Env> Drop for Transaction<'_, '_, E> {
 }
 
 impl<E: Env> Block<'_, E> {
-    #[inline]
-    fn begin_change(&self) {
-        let version = self.env.load64(self.version, Relaxed);
-        // Release: a reader that sees it odd also sees who has the lock.
-        self.env.store64(self.version, version | 1, Release);
-        // Nobody may see a changed word together with the even version.
-        self.env.fence(Release);
-    }
-
-    #[inline]
-    fn end_change(&self) {
-        let version = self.env.load64(self.version, Relaxed);
-        self.env.store64(self.journal_length, 0, Release);
-        self.env.store64(self.version, (version | 1).wrapping_add(1), Release);
-    }
-
     /// Makes the words whole after a death.
     #[cold]
     pub(super) fn recover(&self, stolen: bool) -> Result<(), Fault> {
         if stolen {
             self.count(self.steals);
         }
-        let length = self.env.load64(self.journal_length, Relaxed);
-        if length != 0 {
+        if journal_words(self.env.load64(self.change, Relaxed)) != 0 {
             self.undo()?;
             self.count(self.rollbacks);
-        } else if self.env.load64(self.version, Relaxed) & 1 != 0 {
-            // It died between commit and "version even", or before its first entry.
-            self.end_change();
         }
         // It may have died between giving something back and telling the sleepers, or between clearing the
         // sleepers' bit and waking them: so the bit does not count here.
@@ -176,31 +179,24 @@ impl<E: Env> Block<'_, E> {
         Ok(())
     }
 
-    /// Restores what the journal names, last entry first, then commits that.
+    /// Restores what the journal names, last entry first, then empties it.
     #[cold]
     fn undo(&self) -> Result<(), Fault> {
         let env = self.env;
-        let length = env.load64(self.journal_length, Relaxed);
-        let most = (self.journal.len() / 2) as u64;
-        let damaged = |found, most| Fault::DamagedJournal { found, most };
-        let entries = valid_entries(self.journal, length).ok_or(damaged(length, most))?;
+        let change = env.load64(self.change, Relaxed);
+        let entries = Entries { length: journal_words(change), room: self.journal.len(), words: self.words.len() };
+        let read = |place: usize| self.journal.get(place).map_or(0, |word| env.load64(word, Relaxed));
         // Look at all of them before the first store: a damaged journal changes nothing.
-        for pair in entries.as_chunks::<2>().0 {
-            self.named_word(pair)?;
-        }
-        self.begin_change();
-        for pair in entries.as_chunks::<2>().0.iter().rev() {
-            let [_, old] = pair;
-            env.store64(self.named_word(pair)?, env.load64(old, Relaxed), Relaxed);
-        }
-        self.end_change();
+        entries.each(read, |_, _| ())?;
+        // Nobody may see a restored word and think that the lock is still the dead one's.
+        env.fence(Release);
+        entries.each(read, |index, old| {
+            if let Some(word) = self.words.get(index) {
+                env.store64(word, old, Relaxed);
+            }
+        })?;
+        env.store64(self.change, ended(change), Release);
         Ok(())
-    }
-
-    fn named_word(&self, [index, _]: &[E::U64; 2]) -> Result<&E::U64, Fault> {
-        let index = self.env.load64(index, Relaxed);
-        let word = usize::try_from(index).ok().and_then(|index| self.words.get(index));
-        word.ok_or(Fault::DamagedJournal { found: index, most: self.words.len() as u64 })
     }
 }
 
@@ -210,7 +206,37 @@ fn too_many_changes(most: usize) -> Fault {
     Fault::TooManyChanges { most }
 }
 
-/// The first `length` pairs of a journal, if it has that many.
-pub(super) fn valid_entries<T>(journal: &[T], length: u64) -> Option<&[T]> {
-    journal.get(..usize::try_from(length).ok()?.checked_mul(2)?)
+/// The entries of a journal that says it has `length` words, of a block with so many.
+#[derive(Clone, Copy)]
+pub(crate) struct Entries {
+    pub(crate) length: u64,
+    /// How many words the journal can have.
+    pub(crate) room: usize,
+    /// How many words there are to name.
+    pub(crate) words: usize,
+}
+
+impl Entries {
+    /// Tells of each word that was changed, last entry first, and of the value it had; the journal's words come from
+    /// `read`. Stops at what cannot be an entry.
+    pub(crate) fn each(
+        &self,
+        read: impl Fn(usize) -> u64,
+        mut tell: impl FnMut(usize, u64),
+    ) -> Result<(), Fault> {
+        let damaged = |found: u64, most: usize| Fault::DamagedJournal { found, most: most as u64 };
+        let length = usize::try_from(self.length).ok().filter(|length| *length <= self.room);
+        let mut end = length.ok_or(damaged(self.length, self.room))?;
+        while let Some(place) = end.checked_sub(1) {
+            let described = read(place);
+            let (index, count) = (described & u64::from(u32::MAX), described >> 32);
+            let count = usize::try_from(count).ok().filter(|count| (1..=place).contains(count));
+            let count = count.ok_or(damaged(described, self.room))?;
+            let first = usize::try_from(index).ok().filter(|first| first.saturating_add(count) <= self.words);
+            let first = first.ok_or(damaged(index, self.words))?;
+            end = place - count;
+            (0..count).for_each(|offset| tell(first + offset, read(end + offset)));
+        }
+        Ok(())
+    }
 }

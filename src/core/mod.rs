@@ -8,7 +8,7 @@
 //! env        what the protocol needs from its world
 //! owner      who: participant, lock word
 //! slots      enrolment: generations; who is certainly dead
-//! block      lock + version + journal + words: lock, steal, unlock
+//! block      lock + journal + words: lock, steal, unlock
 //! guard      the lock, held; unlocking
 //! journal    transactions: all or none, whoever dies when; recovery
 //! snapshot   reading a block without its lock

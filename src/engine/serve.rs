@@ -104,6 +104,7 @@ impl<E: Env> Engine<'_, E> {
         let pause = guard.get(StateMap::COOLDOWN_GENERATION)?;
         let mut change = guard.begin();
         if owns_row && gate.is_none() && self.charge_all(&mut change, who, &wants, owing, now)? {
+            self.stamp(&mut change, now)?;
             self.unlink(&mut change, waiter, &wants)?;
             self.set_link(&mut change, waiter, LinkWord::State, GRANTED)?;
             self.set_link(&mut change, waiter, LinkWord::Pause, pause)?;

@@ -63,13 +63,14 @@ impl<E: Env> Engine<'_, E> {
         if !self.charge_all(&mut change, me, wants, owing, now)? {
             return Ok(None);
         }
-        let ticket = change.add(StateMap::NEXT_TICKET, 1)?;
+        let ticket = change.get(StateMap::NEXT_TICKET)?;
+        change.set_row(StateMap::LAST_NOW, [now, ticket.wrapping_add(1)])?;
         change.commit();
         Ok(Some(ticket))
     }
 
     /// Charges everything to `who`, whose row must be its own; false if something is not there, and then the
-    /// transaction must be dropped.
+    /// transaction must be dropped. The caller has to note the instant of the decision.
     #[inline(always)]
     pub(super) fn charge_all(
         &self,
@@ -90,7 +91,6 @@ impl<E: Env> Engine<'_, E> {
         if wants.demand() != 0 {
             self.admit(change, now)?;
         }
-        self.stamp(change, now)?;
         Ok(true)
     }
 

@@ -1,8 +1,8 @@
 //! A block: words that change together, under one lock, with an undo journal.
 //!
 //! ```text
-//! head      64 bytes    lock, doorbell, version, journal length …
-//! journal   16 bytes each: index of a word, value it had
+//! head      64 bytes    lock, journal length, doorbell …
+//! journal   16 bytes for each word that may change at once: at most its old value, and which it is
 //! words      8 bytes each
 //! ```
 //!
@@ -16,14 +16,15 @@ use super::{Field, fields, state};
 pub(crate) struct BlockHead {
     /// Who holds the lock; see `core::owner`.
     pub(crate) lock: u32,
-    /// Rung when something was given back; bit 0 says that somebody sleeps on it.
-    pub(crate) doorbell: u32,
-    /// Odd while words change.
-    pub(crate) version: u64,
-    /// Number of valid journal entries; 0 commits.
-    pub(crate) journal_length: u64,
+    /// Not 0: somebody may be asleep for the lock. That is what they sleep on.
+    pub(crate) sleepers: u32,
+    /// How long the journal is, and how many changes there have been; see `core::journal`.
+    pub(crate) change: u64,
     /// Not 0: the segment was removed.
     pub(crate) closed: u64,
+    /// Rung when something was given back; bit 0 says that somebody sleeps on it.
+    pub(crate) doorbell: u32,
+    pub(crate) reserved: u32,
     /// When the dead were last looked for.
     pub(crate) last_sweep: u64,
     /// How often the lock was taken from a dead holder.
@@ -37,10 +38,11 @@ pub(crate) struct BlockHead {
 impl BlockHead {
     pub(crate) const FIELDS: &[Field] = fields!(BlockHead {
         lock,
-        doorbell,
-        version,
-        journal_length,
+        sleepers,
+        change,
         closed,
+        doorbell,
+        reserved,
         last_sweep,
         steals,
         rollbacks,
@@ -53,7 +55,7 @@ pub(crate) const JOURNAL_ENTRY_BYTES: u64 = 16;
 
 const _: () = {
     assert!(size_of::<BlockHead>() as u64 == HEAD_BYTES);
-    assert!(std::mem::offset_of!(BlockHead, version) == 8);
+    assert!(std::mem::offset_of!(BlockHead, change) == 8);
 };
 
 /// Words of a semaphore block: capacity, taken, then per slot generation and held.

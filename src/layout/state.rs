@@ -22,13 +22,13 @@ pub(crate) const MAX_CELLS: u32 = 1 << 16;
 pub(crate) struct SetWords {
     /// The latest set time any decision used: decisions never go back behind it.
     pub(crate) last_now: u64,
-    pub(crate) clock_offset: u64,
+    pub(crate) next_ticket: u64,
     /// Nobody is admitted before this instant: the end of a pause, or of a gap of the slow start after it. 0: neither
     /// is on, unless admissions are left to be spaced.
     pub(crate) next_admission: u64,
     /// How many pauses there have been.
     pub(crate) cooldown_generation: u64,
-    pub(crate) next_ticket: u64,
+    pub(crate) clock_offset: u64,
     /// Waiters are numbered from 1; 0 ends the list.
     pub(crate) queue_head: u64,
     pub(crate) queue_tail: u64,
@@ -121,10 +121,10 @@ pub(crate) struct WaiterLink {
 impl SetWords {
     pub(crate) const FIELDS: &[Field] = fields!(SetWords {
         last_now,
-        clock_offset,
+        next_ticket,
         next_admission,
         cooldown_generation,
-        next_ticket,
+        clock_offset,
         queue_head,
         queue_tail,
         queue_length,

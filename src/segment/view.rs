@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::attach::Source;
+use crate::core::journal::MAX_JOURNAL_WORDS;
 use crate::core::{Block, Fault, Holdings, Slots};
 use crate::engine::{Engine, Items, Table, Waiters};
 use crate::error::{AttachError, Damage, SyncError};
@@ -112,25 +113,25 @@ impl View {
     pub(crate) fn try_block(&self, region: &RegionEntry) -> Option<Block<'_, Machine>> {
         let word = |offset: usize| self.map.words64(region.offset + offset as u64, 1).first();
         let half = |offset: usize| self.map.words32(region.offset + offset as u64, 1).first();
-        let entries = region.journal_entries as usize;
+        // A longer one would have words whose number does not fit.
+        let journal_words = (region.journal_entries as usize * 2).min(MAX_JOURNAL_WORDS);
         let journal_end = HEAD_BYTES + u64::from(region.journal_entries) * JOURNAL_ENTRY_BYTES;
         let block: Block<'_, Machine> = Block {
             env: &self.machine,
             slots: self.slots(),
             lock: half(offset_of!(BlockHead, lock))?,
             doorbell: half(offset_of!(BlockHead, doorbell))?,
-            version: word(offset_of!(BlockHead, version))?,
-            journal_length: word(offset_of!(BlockHead, journal_length))?,
+            change: word(offset_of!(BlockHead, change))?,
             closed: word(offset_of!(BlockHead, closed))?,
             last_sweep: word(offset_of!(BlockHead, last_sweep))?,
             steals: word(offset_of!(BlockHead, steals))?,
             rollbacks: word(offset_of!(BlockHead, rollbacks))?,
             deposed: word(offset_of!(BlockHead, deposed))?,
-            journal: self.map.words64(region.offset + HEAD_BYTES, entries * 2),
+            journal: self.map.words64(region.offset + HEAD_BYTES, journal_words),
             words: self.map.words64(region.offset + journal_end, region.words as usize),
             bells: [&[]; 2],
         };
-        let is_whole = block.journal.len() == entries * 2 && block.words.len() == region.words as usize;
+        let is_whole = block.journal.len() == journal_words && block.words.len() == region.words as usize;
         is_whole.then_some(block)
     }
 

@@ -17,7 +17,7 @@ pub(crate) const TOKENS: usize = 0;
 pub(crate) const BYTES: usize = 1;
 pub(crate) const CONNECTIONS: usize = 2;
 
-const NEXT_TICKET: usize = 4;
+const NEXT_TICKET: usize = 1;
 const HEAD: usize = 5;
 const TAIL: usize = 6;
 const LENGTH: usize = 7;

@@ -13,18 +13,17 @@ use crate::support::{self, Random};
 use crate::{Scene, new_twin, victim};
 
 /// Defects that a victim's death shows.
-const OF_THE_VICTIM: [&str; 6] = [
+const OF_THE_VICTIM: [&str; 5] = [
     "no_journal",
     "length_after_word",
     "stale_old_value",
     "commit_before_apply",
-    "version_never_odd",
     ENTRY_DROPPED.name,
 ];
 const ENTRY_DROPPED: Mutation = Mutation {
     name: "entry_dropped",
     breaks: "the thirteenth word of a transaction, which is one of the item or its list, changes before its entry counts",
-    effect: Effect::LoseValue(Class::JournalLength, 13),
+    effect: Effect::LoseLength(26),
 };
 /// Defects of whoever recovers.
 const OF_THE_SURVIVOR: [&str; 3] = ["skip_recovery", "undo_restores_nothing", NO_SECOND_RING.name];

@@ -27,13 +27,19 @@ pub const DEFINITION_REGION: u32 = 7;
 pub const ITEMS_REGION: u32 = 8;
 
 /// Offsets within a block.
-pub const JOURNAL_LENGTH: usize = 16;
-pub const CLOSED: usize = 24;
+pub const CHANGE: usize = 8;
+pub const CLOSED: usize = 16;
+pub const JOURNAL: usize = 64;
 /// Words of the state block.
 pub const LAST_NOW: usize = 0;
-pub const CLOCK_OFFSET: usize = 1;
+pub const CLOCK_OFFSET: usize = 4;
 pub const BOOT_ID: usize = 12;
 pub const TIME_NAMESPACE: usize = 14;
+
+/// What describes so many words from this one on, at the end of a journal's entry.
+pub fn description(index: usize, count: u64) -> u64 {
+    index as u64 | count << 32
+}
 
 /// The bytes of a segment file.
 #[derive(Clone)]

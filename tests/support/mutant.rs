@@ -13,6 +13,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
+use limitset::core::journal::{description, journal_words};
 use limitset::core::owner::{WAITERS, slot_of};
 use limitset::core::{Block, Env, NEVER, Waited, Waiting};
 
@@ -38,8 +39,8 @@ pub enum Effect {
     RelaxLoads(Class),
     /// Stores of this class are relaxed.
     RelaxStores(Class),
-    /// Stores of odd (true) or even values to the version are relaxed.
-    RelaxVersion(bool),
+    /// Stores that make the journal longer (true) or empty are relaxed.
+    RelaxJournal(bool),
     /// Fences of this ordering are left out.
     SkipFence(Ordering),
     /// Sequentially consistent fences are left out by who marks the segment as removed (true) or by all others.
@@ -48,16 +49,16 @@ pub enum Effect {
     Read(Class, u64),
     /// Stores of this class are lost.
     LoseStores(Class),
-    /// Stores of anything but 0 to this class are lost.
-    LoseNonZero(Class),
-    /// Stores of 0 to this class are lost.
-    LoseZero(Class),
+    /// Old values do not come to stand in the journal.
+    LoseOldValues,
+    /// Stores that make the journal longer (true) or empty are lost.
+    LoseJournal(bool),
     /// Loads of the word with this index answer 0.
     ReadZeroOf(usize),
-    /// Stores of this value to this class are lost.
-    LoseValue(Class, u64),
-    /// Stores of odd values to this class are lost.
-    LoseOdd(Class),
+    /// Stores that make the journal exactly so many words long are lost.
+    LoseLength(u64),
+    /// The words that say what the entries of the journal are about are lost.
+    LoseDescriptions,
     /// Stores of 0 to the word with this index are lost.
     LoseZeroOf(usize),
     /// Stores of anything but 0 to the word with this index are lost.
@@ -111,14 +112,10 @@ pub enum Class {
     Doorbell,
     /// The doorbell of a waiter in the queue, or of a participant.
     Bell,
-    /// The version.
-    Version,
-    /// The number of journal entries.
-    JournalLength,
-    /// First half of a journal entry.
-    JournalIndex,
-    /// Second half of a journal entry.
-    OldValue,
+    /// The length of the journal, and the count of changes.
+    Change,
+    /// What the journal keeps: old values, and where they belong.
+    Journal,
     /// What the lock guards.
     Word,
     /// The generation of a slot.
@@ -173,28 +170,28 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::RelaxStores(Class::Generation)),
     mutation("generation_without_acquire", "who sees a slot reused may not see what its dead owner wrote",
         Effect::RelaxLoads(Class::Generation)),
-    mutation("odd_version_without_release", "the version may be seen odd with the lock still free",
-        Effect::RelaxVersion(true)),
-    mutation("even_version_without_release", "the version may be even before the words have changed",
-        Effect::RelaxVersion(false)),
-    mutation("reader_without_acquire", "a reader may read words from before the version",
-        Effect::RelaxLoads(Class::Version)),
-    mutation("writer_without_fence", "undone words may be seen under the version from before the change",
+    mutation("change_without_release", "a change may be seen with the lock still free",
+        Effect::RelaxJournal(true)),
+    mutation("commit_without_release", "a change may look over before the words have changed",
+        Effect::RelaxJournal(false)),
+    mutation("word_without_release", "a changed word may be seen before that something changes",
+        Effect::RelaxStores(Class::Word)),
+    mutation("reader_without_acquire", "a reader may read words from before the change",
+        Effect::RelaxLoads(Class::Change)),
+    mutation("writer_without_fence", "undone words may be seen before that something changes",
         Effect::SkipFence(Release)),
-    mutation("reader_without_fence", "a reader may check the version before it has read the words",
+    mutation("reader_without_fence", "a reader may look for changes before it has read the words",
         Effect::SkipFence(Acquire)),
-    mutation("version_never_odd", "a reader cannot tell that words are changing",
-        Effect::LoseOdd(Class::Version)),
-    mutation("no_journal", "the journal length is never raised",
-        Effect::LoseNonZero(Class::JournalLength)),
+    mutation("no_journal", "the journal is always empty",
+        Effect::LoseJournal(true)),
     mutation("length_after_word", "a word changes before its old value counts as saved",
         Effect::LengthAfterWord),
     mutation("stale_old_value", "the old value is not saved, undoing restores whatever is there",
-        Effect::LoseStores(Class::OldValue)),
+        Effect::LoseOldValues),
     mutation("commit_before_apply", "the last word changes after the commit",
         Effect::WordAfterCommit),
     mutation("skip_recovery", "journal entries of the dead are not looked at",
-        Effect::Read(Class::JournalLength, 0)),
+        Effect::Read(Class::Change, 0)),
     mutation("undo_restores_nothing", "recovery empties the journal without restoring a word",
         Effect::LoseUndo),
     mutation("steal_from_the_living", "everybody counts as dead",
@@ -224,7 +221,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation("returned_twice", "a dead holder's row keeps what was returned from it",
         Effect::LoseZeroOf(3)),
     mutation("commit_lost", "the journal is never emptied, so what was done is undone later",
-        Effect::LoseZero(Class::JournalLength)),
+        Effect::LoseJournal(false)),
     mutation("grant_not_journalled", "that a waiter was granted something is not undone with the rest",
         Effect::JournalForgets(FIRST_STATE)),
     mutation("bell_not_rung", "a grant does not change the doorbell of its waiter",
@@ -297,7 +294,7 @@ pub struct Mutant<'w, E: Env> {
     of: Block<'w, E>,
     generations: &'w [E::U64],
     effect: Effect,
-    /// A store to be done later: index of the word (none: the journal length) and value.
+    /// A store to be done later: index of the word (none: the length of the journal) and value.
     held_back: Cell<Option<(Option<usize>, u64)>>,
     /// Deadline of the last wait.
     deadline: Cell<u64>,
@@ -341,12 +338,10 @@ impl<'w, E: Env> Mutant<'w, E> {
     }
 
     fn class64(&self, word: &E::U64) -> Class {
-        if std::ptr::eq(word, self.of.version) {
-            Class::Version
-        } else if std::ptr::eq(word, self.of.journal_length) {
-            Class::JournalLength
-        } else if let Some(place) = position(self.of.journal, word) {
-            if place % 2 == 0 { Class::JournalIndex } else { Class::OldValue }
+        if std::ptr::eq(word, self.of.change) {
+            Class::Change
+        } else if position(self.of.journal, word).is_some() {
+            Class::Journal
         } else if position(self.of.words, word).is_some() {
             Class::Word
         } else if position(self.generations, word).is_some() {
@@ -366,7 +361,7 @@ impl<'w, E: Env> Mutant<'w, E> {
         if let Some((index, value)) = self.held_back.take() {
             let word = match index {
                 Some(index) => self.of.words.get(index),
-                None => Some(self.of.journal_length),
+                None => Some(self.of.change),
             };
             if let Some(word) = word {
                 self.of.env.store64(word, value, Release);
@@ -434,19 +429,24 @@ impl<E: Env> Env for Mutant<'_, E> {
         let env = self.of.env;
         let class = self.class64(word);
         let index = || position(self.of.words, word);
+        let is_longer = journal_words(value) != 0;
+        let is_description = |value: u64| {
+            let (index, count) = (value & u64::from(u32::MAX), value >> 32);
+            (1..=64).contains(&count) && index < self.of.words.len() as u64
+        };
         if std::ptr::eq(word, self.of.closed) {
             self.is_remover.set(true);
         }
         match self.effect {
             Effect::RelaxStores(of) if of == class => env.store64(word, value, Relaxed),
-            Effect::RelaxVersion(odd) if class == Class::Version && odd == (value % 2 == 1) => {
+            Effect::RelaxJournal(longer) if class == Class::Change && longer == is_longer => {
                 env.store64(word, value, Relaxed);
             }
             Effect::LoseStores(of) if of == class => {}
-            Effect::LoseNonZero(of) if of == class && value != 0 => {}
-            Effect::LoseZero(of) if of == class && value == 0 => {}
-            Effect::LoseValue(of, lost) if of == class && value == lost => {}
-            Effect::LoseOdd(of) if of == class && value % 2 == 1 => {}
+            Effect::LoseJournal(longer) if class == Class::Change && longer == is_longer => {}
+            Effect::LoseOldValues if class == Class::Journal && !is_description(value) => {}
+            Effect::LoseLength(of) if class == Class::Change && journal_words(value) == of => {}
+            Effect::LoseDescriptions if class == Class::Journal && is_description(value) => {}
             Effect::LoseZeroOf(lost) if value == 0 && index() == Some(lost) => {}
             Effect::LoseNonZeroOf(lost) if value != 0 && index() == Some(lost) => {}
             Effect::LoseUndo if class == Class::Word && order == Relaxed => {}
@@ -454,14 +454,14 @@ impl<E: Env> Env for Mutant<'_, E> {
                 self.catch_up();
                 self.held_back.set(Some((index(), value)));
             }
-            Effect::WordAfterCommit if class == Class::JournalLength && value == 0 => {
+            Effect::WordAfterCommit if class == Class::Change && !is_longer => {
                 env.store64(word, value, order);
                 self.catch_up();
             }
-            Effect::JournalForgets(index) if class == Class::JournalIndex && value == index as u64 => {
-                env.store64(word, UNUSED as u64, order);
+            Effect::JournalForgets(index) if class == Class::Journal && value == description(index, 1) => {
+                env.store64(word, description(UNUSED, 1), order);
             }
-            Effect::LengthAfterWord if class == Class::JournalLength && value != 0 => {
+            Effect::LengthAfterWord if class == Class::Change && is_longer => {
                 self.held_back.set(Some((None, value)));
             }
             Effect::LengthAfterWord if class == Class::Word => {

@@ -18,7 +18,7 @@ use crate::{Skipped, as_root, options};
 
 /// Words of the state block, from docs/format.md.
 const LAST_NOW: usize = 0;
-const CLOCK_OFFSET: usize = 1;
+const CLOCK_OFFSET: usize = 4;
 const TIME_NAMESPACE: usize = 14;
 
 /// How far the clock of the other time namespace is ahead.
