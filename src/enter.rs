@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::answer::{AcquireError, Statuses, Trouble, Unavailable};
 use crate::core::{Fault, Guard, Participant, Until};
 use crate::engine::{
-    Admitted, AtOnce, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants,
+    Admitted, AtOnce, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants, When,
 };
 use crate::error::{AttachError, SyncError};
 use crate::events;
@@ -45,13 +45,13 @@ impl LimitSet {
         let needs_clock = wants.demand() & self.engine().table.rates() != 0;
         let reading = if needs_clock { clock.reading() } else { 0 };
         self.locked_at_no_time(patience, |engine, guard| {
-            let now = match needs_clock {
+            let when = match needs_clock {
                 // What the clock said before a sleep is old.
-                true if guard.has_waited() => engine.now(guard, clock.reading())?,
-                true => engine.now(guard, reading)?,
-                false => engine.last_now(guard)?,
+                true if guard.has_waited() => When::Reading(clock.reading()),
+                true => When::Reading(reading),
+                false => When::Last,
             };
-            Ok(match engine.enter_at_once(guard, wants, owing, now)? {
+            Ok(match engine.enter_at_once(guard, wants, owing, when) {
                 AtOnce::Granted { ticket, admitted } => Some(Granted { ticket, admitted }),
                 AtOnce::NotThere | AtOnce::Unclear => None,
             })

@@ -79,6 +79,12 @@ impl LimitSet {
     #[inline]
     fn finish(&self, charges: &[Charge], ending: Ending, patience: u64) -> Result<(), Trouble> {
         self.locked_at_no_time(patience, |engine, guard| {
+            if let Ending::Released(admitted) = ending
+                && !admitted.on_trial()
+                && engine.release_at_once(guard, charges).is_some()
+            {
+                return Ok(());
+            }
             let needs_time = engine.end_needs_time(guard, ending)?;
             let now = if needs_time {
                 engine.now(guard, self.clock().reading())?

@@ -267,33 +267,36 @@ impl<'a, E: Env> Block<'a, E> {
     }
 
     /// Word `index`, if there is one.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn word(&self, index: usize) -> Result<&'a E::U64, Fault> {
         match self.words.get(index) {
             Some(word) => Ok(word),
-            None => Err(out_of_range(index, self.words.len())),
+            None => Err(self.out_of_range(index)),
         }
     }
 
     /// Value of word `index`, for whoever holds the lock.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> Result<u64, Fault> {
         Ok(self.env.load64(self.word(index)?, Relaxed))
     }
 
-    /// Values of `N` words from `index` on, for whoever holds the lock.
-    #[inline]
-    pub(crate) fn get_row<const N: usize>(&self, index: usize) -> Result<[u64; N], Fault> {
-        Ok(self.row(index)?.each_ref().map(|word| self.env.load64(word, Relaxed)))
+    /// `N` words from `index` on, if there are so many.
+    #[inline(always)]
+    pub(crate) fn row<const N: usize>(&self, index: usize) -> Option<&'a [E::U64; N]> {
+        self.words.get(index..)?.first_chunk()
     }
 
-    /// `N` words from `index` on, if there are so many.
-    #[inline]
-    pub(crate) fn row<const N: usize>(&self, index: usize) -> Result<&'a [E::U64; N], Fault> {
-        match self.words.get(index..).and_then(|words| words.first_chunk()) {
-            Some(row) => Ok(row),
-            None => Err(out_of_range(index, self.words.len())),
-        }
+    /// Their values, for whoever holds the lock.
+    #[inline(always)]
+    pub(crate) fn values<const N: usize>(&self, row: &[E::U64; N]) -> [u64; N] {
+        row.each_ref().map(|word| self.env.load64(word, Relaxed))
+    }
+
+    /// Apart, so that what never happens takes no room where everything happens.
+    #[cold]
+    pub(crate) fn out_of_range(&self, index: usize) -> Fault {
+        out_of_range(index, self.words.len())
     }
 
     /// Changes the doorbell; true if somebody may sleep on it. Bit 0 says that; the rest counts changes.
@@ -343,8 +346,6 @@ impl<'a, E: Env> Block<'a, E> {
     }
 }
 
-/// Apart, so that what never happens takes no room where everything happens.
-#[cold]
 fn out_of_range(index: usize, words: usize) -> Fault {
     Fault::OutOfRange { index, words }
 }

@@ -98,7 +98,7 @@ impl<'a, E: Env> Guard<'a, E> {
     }
 
     /// Value of word `index`.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, index: usize) -> Result<u64, Fault> {
         self.block.get(index)
     }
@@ -139,29 +139,34 @@ impl<'a, E: Env> Guard<'a, E> {
     }
 
     /// The same for holders that cannot give the guard away; dropping it later does nothing more.
-    #[inline]
+    #[inline(always)]
     pub fn unlock_in_place(&mut self) -> Result<(), Fault> {
         if !std::mem::take(&mut self.locked) {
             return Ok(());
         }
+        // What is cold is handed values, and not the guard's address: so the guard need not have one.
+        let block = self.block;
         if let Some(doorbell) = self.doorbell.take() {
-            return self.unlock_and_wake(doorbell);
+            return block.unlock_and_wake(self.me, doorbell);
         }
-        match self.block.env.cas32(self.block.lock, self.me.word(), 0, Release) {
+        match block.env.cas32(block.lock, self.me.word(), 0, Release) {
             Ok(_) => Ok(()),
-            Err(seen) => self.unlock_waited_for(seen),
+            Err(seen) => block.unlock_waited_for(self.me, seen),
         }
     }
+}
+
+impl<E: Env> Block<'_, E> {
 
     /// Frees the lock and wakes the doorbell's sleepers in one step. That step frees whatever it finds, so it is looked at
     /// before: between the two only somebody who was wrongly thought dead could lose the lock, which would be a defect
     /// elsewhere, and found there.
     #[cold]
-    fn unlock_and_wake(&self, doorbell: &E::U32) -> Result<(), Fault> {
-        let Block { env, lock, .. } = *self.block;
-        if env.load32(lock, Relaxed) & !WAITERS != self.me.word() {
+    fn unlock_and_wake(&self, me: Participant, doorbell: &E::U32) -> Result<(), Fault> {
+        let Block { env, lock, .. } = *self;
+        if env.load32(lock, Relaxed) & !WAITERS != me.word() {
             env.wake_all(doorbell);
-            self.block.count(self.block.deposed);
+            self.count(self.deposed);
             return Err(Fault::Deposed);
         }
         env.free_and_wake(lock, doorbell);
@@ -170,12 +175,12 @@ impl<'a, E: Env> Guard<'a, E> {
 
     /// Unlocks what somebody waits for, and wakes one; or finds the lock in other hands.
     #[cold]
-    fn unlock_waited_for(&self, seen: u32) -> Result<(), Fault> {
-        let Block { env, lock, .. } = *self.block;
+    fn unlock_waited_for(&self, me: Participant, seen: u32) -> Result<(), Fault> {
+        let Block { env, lock, .. } = *self;
         // Only ever set while the lock is held, so it cannot be gone again.
-        let is_ours = seen == self.me.word() | WAITERS;
+        let is_ours = seen == me.word() | WAITERS;
         if !is_ours || env.cas32(lock, seen, 0, Release).is_err() {
-            self.block.count(self.block.deposed);
+            self.count(self.deposed);
             return Err(Fault::Deposed);
         }
         env.wake_one(lock);
@@ -184,6 +189,7 @@ impl<'a, E: Env> Guard<'a, E> {
 }
 
 impl<E: Env> Drop for Guard<'_, E> {
+    #[inline(always)]
     fn drop(&mut self) {
         // A defect found here is in the `deposed` statistic; a destructor has nobody to tell.
         let _ = self.unlock_in_place();

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::block::{Block, Fault};
 use super::env::Env;
 use super::guard::Guard;
-use super::journal::Transaction;
+use super::journal::{Progress, Transaction};
 use super::owner::Participant;
 
 /// Where a block keeps totals and rows. Indices count words of the block.
@@ -97,18 +97,6 @@ impl Holdings {
         amount: u64,
     ) -> Result<(), Fault> {
         self.add(change, self.total(limit), amount)?;
-        self.note(change, me, limit, amount)
-    }
-
-    /// Notes that `me` holds so much more; the total is the caller's business.
-    #[inline]
-    pub fn note<E: Env>(
-        &self,
-        change: &mut Transaction<'_, '_, E>,
-        me: Participant,
-        limit: usize,
-        amount: u64,
-    ) -> Result<(), Fault> {
         self.add(change, self.row(me.slot) + 1 + limit, amount)
     }
 
@@ -131,12 +119,31 @@ impl Holdings {
         if change.get(row)? != me.generation {
             return Ok(0);
         }
-        let held = change.get(row + 1 + limit)?;
+        let block = change.block();
+        match self.give_of(&mut change.progress, block, row, limit, amount) {
+            Some(given) => Ok(given),
+            None => Err(Fault::TooManyChanges { most: block.journal.len() / 2 }),
+        }
+    }
+
+    /// The same of what the row at this index holds, which must be the holder's; none if its words are not there, or there
+    /// are too many changes.
+    #[inline(always)]
+    pub(crate) fn give_of<E: Env>(
+        &self,
+        progress: &mut Progress<'_, E>,
+        block: &Block<'_, E>,
+        row: usize,
+        limit: usize,
+        amount: u64,
+    ) -> Option<u64> {
+        let place = row + 1 + limit;
+        let (total_word, held_word) = (block.row(self.total(limit))?, block.row(place)?);
+        let ([total], [held]) = (block.values(total_word), block.values(held_word));
         let given = held.min(amount);
-        let total = change.get(self.total(limit))?;
-        change.set(self.total(limit), total.saturating_sub(given))?;
-        change.set(row + 1 + limit, held - given)?;
-        Ok(given)
+        progress.change(block, self.total(limit), total_word, [total], [total.saturating_sub(given)])?;
+        progress.change(block, place, held_word, [held], [held - given])?;
+        Some(given)
     }
 
     /// Returns everything a row holds to the totals, one transaction per limit.

@@ -64,17 +64,32 @@ pub fn description(index: usize, count: usize) -> u64 {
 #[must_use]
 pub struct Transaction<'g, 'a, E: Env> {
     guard: &'g mut Guard<'a, E>,
+    /// How far it has come.
+    pub(crate) progress: Progress<'a, E>,
+}
+
+/// How far a transaction has come. A value, so that it can be handed to and fro in registers.
+pub(crate) struct Progress<'a, E: Env> {
     /// What the block's word of that name says.
     change: u64,
+    /// What is left of the journal.
+    room: &'a [E::U64],
 }
+
+impl<E: Env> Clone for Progress<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<E: Env> Copy for Progress<'_, E> {}
 
 impl<'a, E: Env> Guard<'a, E> {
     /// Starts a transaction. Only one can be open, since it borrows the guard.
     #[inline(always)]
     pub fn begin(&mut self) -> Transaction<'_, 'a, E> {
         let block = self.block();
-        let change = block.env.load64(block.change, Relaxed);
-        Transaction { guard: self, change }
+        let change = block.env.load64(block.change, Relaxed) & !LENGTH_MASK;
+        Transaction { guard: self, progress: Progress { change, room: block.journal } }
     }
 }
 
@@ -86,7 +101,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
     }
 
     /// Value of word `index`, with the changes made so far.
-    #[inline]
+    #[inline(always)]
     pub fn get(&self, index: usize) -> Result<u64, Fault> {
         self.guard.get(index)
     }
@@ -118,15 +133,48 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
     #[inline(always)]
     pub fn set_row<const N: usize>(&mut self, index: usize, values: [u64; N]) -> Result<(), Fault> {
         let block = self.guard.block();
+        let Some(row) = block.row(index) else { return Err(block.out_of_range(index)) };
+        match self.progress.change(block, index, row, block.values(row), values) {
+            Some(()) => Ok(()),
+            None => Err(too_many_changes(block.journal.len() / 2)),
+        }
+    }
+
+    /// Makes the changes final, with one store.
+    #[inline(always)]
+    pub fn commit(mut self) {
+        if self.progress.is_under_way() {
+            self.progress.change = ended(self.progress.change);
+            let block = self.guard.block();
+            block.env.store64(block.change, self.progress.change, Release);
+        }
+    }
+}
+
+impl<E: Env> Progress<'_, E> {
+    /// Whether anything was changed.
+    #[inline(always)]
+    fn is_under_way(&self) -> bool {
+        journal_words(self.change) != 0
+    }
+
+    /// Changes the row at `index`, whose values the caller has read; none if there are too many changes.
+    #[inline(always)]
+    pub(crate) fn change<const N: usize>(
+        &mut self,
+        block: &Block<'_, E>,
+        index: usize,
+        row: &[E::U64; N],
+        old: [u64; N],
+        values: [u64; N],
+    ) -> Option<()> {
         let env = block.env;
-        let row: &[E::U64; N] = block.row(index)?;
-        let length = journal_words(self.change) as usize;
-        let room = block.journal.get(length..).and_then(|rest| rest.split_first_chunk::<N>());
-        let Some((saved, [describes, ..])) = room else {
-            return Err(too_many_changes(block.journal.len() / 2));
+        let (saved, [describes, room @ ..]) = self.room.split_first_chunk::<N>()? else {
+            return None;
         };
-        for (saved, word) in saved.iter().zip(row) {
-            env.store64(saved, env.load64(word, Relaxed), Relaxed);
+        self.room = room;
+        for (saved, old) in saved.iter().zip(old) {
+            env.store64(saved, old, Relaxed);
         }
         env.store64(describes, description(index, N), Relaxed);
         self.change += N as u64 + 1;
@@ -136,24 +184,14 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
             // Release: nobody may see a changed word and think that nothing is being changed.
             env.store64(word, value, Release);
         }
-        Ok(())
-    }
-
-    /// Makes the changes final, with one store.
-    #[inline(always)]
-    pub fn commit(mut self) {
-        if journal_words(self.change) != 0 {
-            self.change = ended(self.change);
-            let block = self.guard.block();
-            block.env.store64(block.change, self.change, Release);
-        }
+        Some(())
     }
 }
 
 impl<E: Env> Drop for Transaction<'_, '_, E> {
     #[inline(always)]
     fn drop(&mut self) {
-        if journal_words(self.change) != 0 {
+        if self.progress.is_under_way() {
             // The entries are our own, so this cannot find them damaged, short of somebody else's stray
             // write; the next holder would then find the same and report it.
             let _ = self.guard.block().undo();

@@ -33,6 +33,7 @@ pub use block::{Bell, Block, Fault, Locked, Until};
 pub use env::{Env, Waited, Waiting};
 pub use guard::{Guard, Taken};
 pub use holdings::Holdings;
+pub(crate) use journal::Progress;
 pub use journal::Transaction;
 pub use owner::Participant;
 pub use semaphore::{Semaphore, Take};

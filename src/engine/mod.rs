@@ -5,6 +5,7 @@
 //! table    what the set's limits are, and where their words stand
 //! wants    what one request asks of them
 //! take     all or none: judge and charge, or say what is in the way
+//! at_once  what there is to do nearly always
 //! queue    who waits, and in which order
 //! serve    grants on their behalf
 //! wait     join the queue, sleep, look, leave
@@ -20,6 +21,7 @@
 //!
 //! Operations are handed a lock that is held, and an instant; only `wait` sleeps, and only without the lock.
 
+mod at_once;
 mod collect;
 mod cooldown;
 mod give;
@@ -35,6 +37,7 @@ mod wait;
 mod wants;
 mod work;
 
+pub use self::at_once::{AtOnce, When};
 pub use self::collect::{Collected, Finishes};
 pub use self::cooldown::{Admitted, Ending, Paused, Report, Trial};
 pub use self::give::Charge;
@@ -44,7 +47,7 @@ pub use self::queue::Waiters;
 pub use self::reap::{Swept, Vigil};
 pub use self::table::Table;
 pub use self::take::{Judged, Standing};
-pub use self::wait::{AtOnce, Entered, Look, Patience, Place, Time};
+pub use self::wait::{Entered, Look, Patience, Place, Time};
 pub use self::wants::Wants;
 pub use self::work::{Pushed, Taken, Verdict};
 use crate::core::{Block, Env, Fault, Guard, Holdings, Participant, Transaction, Until};

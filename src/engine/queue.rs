@@ -151,18 +151,38 @@ impl<'a, E: Env> Engine<'a, E> {
         while mask != 0 {
             let limit = mask.trailing_zeros() as usize;
             mask &= mask - 1;
-            let word = |word| guard.get(self.table.map.rule(limit, word));
-            if word(RuleWord::Enqueued)? != word(RuleWord::Dequeued)? {
-                found |= 1 << limit;
-            } else if length.checked_mul(word(RuleWord::Capacity)?.max(word(RuleWord::Burst)?)).is_none() {
-                // So much may be waited for that the difference has come round to nothing.
-                self.walk(guard, |waiter| {
+            match self.is_limit_waited_for(length, limit)? {
+                Some(is_waited_for) => found |= u64::from(is_waited_for) << limit,
+                None => self.walk(guard, |waiter| {
                     found |= self.read(waiter, WaiterWord::Mask)? & 1 << limit;
                     Ok(found >> limit & 1 == 0)
-                })?;
+                })?,
             }
         }
         Ok(found)
+    }
+
+    /// Whether somebody in a queue of this length wants a limit; none if only a look at everybody can tell.
+    fn is_limit_waited_for(&self, length: u64, limit: usize) -> Result<Option<bool>, Fault> {
+        let word = |word| self.block.get(self.table.map.rule(limit, word));
+        if word(RuleWord::Enqueued)? != word(RuleWord::Dequeued)? {
+            return Ok(Some(true));
+        }
+        // So much may be waited for that the difference has come round to nothing.
+        let most = word(RuleWord::Capacity)?.max(word(RuleWord::Burst)?);
+        Ok(length.checked_mul(most).map(|_| false))
+    }
+
+    /// Whether somebody in a queue of this length wants one of these limits, or may want it. Only with the lock.
+    pub(super) fn may_be_waited_for(&self, length: u64, among: u64) -> bool {
+        let mut mask = among;
+        while mask != 0 {
+            if self.is_limit_waited_for(length, mask.trailing_zeros() as usize) != Ok(Some(false)) {
+                return true;
+            }
+            mask &= mask - 1;
+        }
+        false
     }
 
     /// How many waiters want one of these limits; with a place in the queue, those before it.

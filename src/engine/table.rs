@@ -25,12 +25,53 @@ pub struct Table {
     pub(crate) giving_up: GivingUp,
 }
 
+/// One limit.
 #[derive(Debug)]
-struct Entry {
+pub(super) struct Entry {
     /// Algorithm and sub-windows; none for permits.
     rate: Option<(Algorithm, u32)>,
+    kind: Kind,
+    /// Where its words begin, its numbers, and its cells.
+    pub(super) first_word: usize,
+    pub(super) first_number: usize,
     first_cell: usize,
-    must_report: bool,
+    pub(super) must_report: bool,
+}
+
+/// How a limit is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Permits, which somebody holds.
+    Permits,
+    /// A rate whose three words are all it keeps.
+    Plain,
+    /// A rate with cells.
+    WithCells,
+}
+
+/// The numbers of a limit, as they stand side by side: capacity, window, burst.
+pub(super) type Numbers = [u64; 3];
+
+impl Entry {
+    /// The rule with these numbers; none for permits.
+    #[inline(always)]
+    pub(super) fn rule(&self, [capacity, window, burst]: Numbers, wall_offset: u64) -> Option<Rule> {
+        let (algorithm, resolution) = self.rate?;
+        let rule = Rule::new(algorithm, capacity, window).with_burst(burst);
+        Some(rule.with_resolution(resolution).with_wall_offset(wall_offset))
+    }
+
+    /// What kind of limit it is, for those who charge it.
+    #[inline(always)]
+    pub(super) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// The index of a word of its state.
+    #[inline(always)]
+    pub(super) fn word(&self, word: Word) -> usize {
+        StateMap::state_word(self.first_word, self.first_cell, word)
+    }
 }
 
 impl Table {
@@ -45,7 +86,19 @@ impl Table {
             rates |= u64::from(rule.is_some()) << index;
             automatic |= u64::from(!matches!(limit, Limit::Rate(_))) << index;
             let rate = rule.map(|rule| (rule.algorithm(), rule.resolution()));
-            entries.push(Entry { rate, first_cell, must_report: limit.must_report() });
+            let kind = match rate {
+                None => Kind::Permits,
+                Some((algorithm, _)) if algorithm.is_plain() => Kind::Plain,
+                Some(_) => Kind::WithCells,
+            };
+            entries.push(Entry {
+                rate,
+                kind,
+                first_word: map.limit(index, LimitWord::Level),
+                first_number: map.rule(index, RuleWord::Capacity),
+                first_cell,
+                must_report: limit.must_report(),
+            });
         }
         let limits = Definition { limits: definition.limits.clone(), ..Definition::default() };
         let digest = Fnv::new().bytes(&limits.encode()).0;
@@ -101,6 +154,11 @@ impl Table {
         self.digest
     }
 
+    #[inline(always)]
+    pub(super) fn entry(&self, limit: usize) -> Option<&Entry> {
+        self.entries.get(limit)
+    }
+
     #[inline]
     pub(crate) fn is_permit(&self, limit: usize) -> bool {
         self.permits >> limit & 1 != 0
@@ -130,21 +188,16 @@ impl Table {
     /// The index of a word of a limit's state.
     #[inline]
     pub(crate) fn word(&self, limit: usize, word: Word) -> usize {
-        let first_cell = self.entries.get(limit).map_or(0, |entry| entry.first_cell);
-        self.map.state_word(limit, first_cell, word)
+        self.entry(limit).map_or(usize::MAX, |entry| entry.word(word))
     }
 
     /// The current numbers of a rate, read through `get`; none for permits.
     #[inline]
     pub(crate) fn rule(&self, limit: usize, get: impl Fn(usize) -> u64) -> Option<Rule> {
-        let (algorithm, resolution) = self.entries.get(limit)?.rate?;
-        let number = |word| get(self.map.rule(limit, word));
-        let rule = Rule::new(algorithm, number(RuleWord::Capacity), number(RuleWord::WindowNanos));
-        Some(
-            rule.with_burst(number(RuleWord::Burst))
-                .with_resolution(resolution)
-                .with_wall_offset(get(StateMap::WALL_OFFSET)),
-        )
+        let entry = self.entry(limit)?;
+        let numbers = [RuleWord::Capacity, RuleWord::WindowNanos, RuleWord::Burst];
+        let numbers = numbers.map(|word| get(self.map.rule(limit, word)));
+        entry.rule(numbers, get(StateMap::WALL_OFFSET))
     }
 
     /// The state of a limit, read through `get`.

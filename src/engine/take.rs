@@ -1,9 +1,12 @@
 //! All or none: charge every limit of a request, or none of them, and say what is in the way.
 
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::table::{Entry, Kind};
 use super::{Engine, Wants};
-use crate::core::{Env, Fault, Guard, Participant, Transaction};
-use crate::layout::state::{LimitWord, RuleWord, StateMap};
-use crate::math::{Verdict, Word};
+use crate::core::{Env, Fault, Guard, Participant, Progress, Transaction};
+use crate::layout::state::{LimitWord, StateMap};
+use crate::math::{Settled, State, Verdict, Word};
 
 /// How one limit stands to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +37,18 @@ pub enum Standing {
     Never,
 }
 
+/// What is wanted of one limit.
+#[derive(Clone, Copy)]
+pub(super) struct Wish {
+    /// Where the row is of the participant who wants it.
+    pub(super) row: usize,
+    pub(super) limit: usize,
+    pub(super) amount: u64,
+    /// Of which limits reports come to be owed, of those that need one.
+    pub(super) owing: u64,
+    pub(super) now: u64,
+}
+
 impl<E: Env> Engine<'_, E> {
     /// Counts a refusal with the limits that were in the way.
     pub fn count_denied(&self, guard: &mut Guard<'_, E>, judged: &[Judged]) -> Result<(), Fault> {
@@ -50,7 +65,6 @@ impl<E: Env> Engine<'_, E> {
     ///
     /// Limit by limit, as if it all fitted; if one does not, what was charged so far is undone. The holder's row must
     /// have been adopted.
-    #[inline(always)]
     pub fn take(
         &self,
         guard: &mut Guard<'_, E>,
@@ -71,7 +85,6 @@ impl<E: Env> Engine<'_, E> {
 
     /// Charges everything to `who`, whose row must be its own; false if something is not there, and then the
     /// transaction must be dropped. The caller has to note the instant of the decision.
-    #[inline(always)]
     pub(super) fn charge_all(
         &self,
         change: &mut Transaction<'_, '_, E>,
@@ -80,12 +93,12 @@ impl<E: Env> Engine<'_, E> {
         owing: u64,
         now: u64,
     ) -> Result<bool, Fault> {
+        let row = self.holdings().row(who.slot);
         for (limit, amount) in wants.iter() {
-            if !self.take_one(change, who, limit, amount, now)? {
-                return Ok(false);
-            }
-            if self.table.must_report(limit) && owing >> limit & 1 != 0 {
-                change.add(self.owed(who, limit), 1)?;
+            match self.take_one(&mut change.progress, Wish { row, limit, amount, owing, now }) {
+                Some(true) => {}
+                Some(false) => return Ok(false),
+                None => return Err(self.misplaced(change, limit)),
             }
         }
         if wants.demand() != 0 {
@@ -94,52 +107,98 @@ impl<E: Env> Engine<'_, E> {
         Ok(true)
     }
 
-    /// Takes it of one limit; false if it is not there.
+    /// Takes it of one limit, for the participant whose row is this one; false if it is not there. None if the words for
+    /// it are not there, or there is no room to note how they were: see [`misplaced`](Self::misplaced).
     #[inline(always)]
-    fn take_one(
+    pub(super) fn take_one(
         &self,
-        change: &mut Transaction<'_, '_, E>,
-        who: Participant,
-        limit: usize,
-        amount: u64,
-        now: u64,
-    ) -> Result<bool, Fault> {
-        let block = change.block();
+        progress: &mut Progress<'_, E>,
+        wish: Wish,
+    ) -> Option<bool> {
+        let block = &self.block;
+        let Wish { row, limit, amount, now, .. } = wish;
+        let entry = self.table.entry(limit)?;
+        let numbers: &[E::U64; 3] = block.row(entry.first_number)?;
         // What one grant changes stands side by side.
-        let first = self.limit_word(limit, LimitWord::Level);
-        let [level, at, remainder, consumed, granted] = block.get_row(first)?;
-        let counted = [consumed.wrapping_add(amount), granted.wrapping_add(1)];
-        let write = |change: &mut Transaction<'_, '_, E>, [level, at, remainder]: [u64; 3]| {
-            let [consumed, granted] = counted;
-            change.set_row(first, [level, at, remainder, consumed, granted])
+        let words: &[E::U64; 5] = block.row(entry.first_word)?;
+        let (level, remainder, at) = match entry.kind() {
+            Kind::Permits => {
+                let ([capacity, ..], [level, at, remainder, ..]) = (block.values(numbers), block.values(words));
+                let Some(level) = level.checked_add(amount).filter(|level| *level <= capacity) else {
+                    return Some(false);
+                };
+                self.add_one(progress, row + 1 + limit, amount)?;
+                (level, remainder, at)
+            }
+            Kind::Plain => {
+                let settled = settle(block.env, entry, numbers, words, now, amount);
+                let Some([level, remainder]) = settled.words() else { return Some(false) };
+                let [_, at, ..] = block.values(words);
+                (level, remainder, at.max(now))
+            }
+            Kind::WithCells => {
+                let (came, cells) = self.take_of_cells(*progress, wish);
+                *progress = came;
+                match cells? {
+                    Some([level, at, remainder]) => (level, remainder, at),
+                    None => return Some(false),
+                }
+            }
         };
-        let get = |index: usize| block.get(index).unwrap_or(0);
-        let Some(rule) = self.table.rule(limit, get) else {
-            let capacity = get(self.table.map.rule(limit, RuleWord::Capacity));
-            let Some(level) = level.checked_add(amount).filter(|level| *level <= capacity) else {
-                return Ok(false);
-            };
-            write(change, [level, at, remainder])?;
-            self.holdings().note(change, who, limit, amount)?;
-            return Ok(true);
-        };
-        let state = |word| match word {
-            Word::Level => level,
-            Word::At => at,
-            Word::Remainder => remainder,
-            Word::Cell(_) => get(self.table.word(limit, word)),
-        };
-        let Verdict::Admit(changes) = rule.acquire(&state, now, amount) else { return Ok(false) };
-        for (word, value) in changes.cells() {
-            change.set(self.table.word(limit, word), value)?;
+        if entry.must_report && wish.owing >> limit & 1 != 0 {
+            self.add_one(progress, row + 1 + limit, 1)?;
         }
-        let words = [
-            changes.level.unwrap_or(level),
-            changes.at.unwrap_or(at),
-            changes.remainder.unwrap_or(remainder),
-        ];
-        write(change, words)?;
-        Ok(true)
+        let old = block.values(words);
+        let [.., consumed, granted] = old;
+        let new = [level, at, remainder, consumed.wrapping_add(amount), granted.wrapping_add(1)];
+        progress.change(block, entry.first_word, words, old, new)?;
+        Some(true)
+    }
+
+    /// Changes the cells of a limit, and says what its three words have to be; nothing if it is not there.
+    #[inline(never)]
+    fn take_of_cells<'a>(
+        &self,
+        mut progress: Progress<'a, E>,
+        wish: Wish,
+    ) -> (Progress<'a, E>, Option<Option<[u64; 3]>>) {
+        let block = &self.block;
+        let get = |index: usize| block.get(index).unwrap_or(0);
+        let Some(rule) = self.table.rule(wish.limit, get) else { return (progress, None) };
+        let state = self.table.state(wish.limit, &get);
+        let Verdict::Admit(changes) = rule.acquire(&state, wish.now, wish.amount) else {
+            return (progress, Some(None));
+        };
+        for (cell, value) in changes.cells() {
+            let index = self.table.word(wish.limit, cell);
+            let Some(word) = block.row(index) else { return (progress, None) };
+            if progress.change(block, index, word, block.values(word), [value]).is_none() {
+                return (progress, None);
+            }
+        }
+        let three = [(Word::Level, changes.level), (Word::At, changes.at), (Word::Remainder, changes.remainder)];
+        let three = three.map(|(word, value)| value.unwrap_or_else(|| state.word(word)));
+        (progress, Some(Some(three)))
+    }
+
+    /// Adds to one word.
+    #[inline(always)]
+    fn add_one(&self, progress: &mut Progress<'_, E>, index: usize, amount: u64) -> Option<()> {
+        let block = &self.block;
+        let word = block.row(index)?;
+        let [old] = block.values(word);
+        progress.change(block, index, word, [old], [old.saturating_add(amount)])
+    }
+
+    /// Why nothing could be taken of a limit, or given back to it, though it is there.
+    #[cold]
+    fn misplaced(&self, change: &Transaction<'_, '_, E>, limit: usize) -> Fault {
+        let block = change.block();
+        let index = self.table.entry(limit).map_or(usize::MAX, |entry| entry.first_number);
+        match block.row::<3>(index) {
+            None => block.out_of_range(index),
+            Some(_) => Fault::TooManyChanges { most: block.journal.len() / 2 },
+        }
     }
 
     /// How every limit of the set stands to a request. Changes nothing.
@@ -168,4 +227,21 @@ impl<E: Env> Engine<'_, E> {
         }
         Ok(judged)
     }
+}
+
+/// What becomes of a rate that keeps no cells. Apart, so that its many values do not push those of the caller out of the
+/// registers; handed places instead of values for the same reason.
+#[inline(never)]
+fn settle<E: Env>(
+    env: &E,
+    entry: &Entry,
+    numbers: &[E::U64; 3],
+    words: &[E::U64; 5],
+    now: u64,
+    amount: u64,
+) -> Settled {
+    let load = |word: &E::U64| env.load64(word, Relaxed);
+    let [level, at, remainder, ..] = words.each_ref().map(load);
+    let rule = entry.rule(numbers.each_ref().map(load), 0);
+    rule.and_then(|rule| rule.settle([level, at, remainder], now, amount)).unwrap_or(Settled::NOT)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use smallvec::SmallVec;
 
 use super::queue::{FREE, GRANTED, WAITING};
-use super::{Admitted, Engine, Swept, Vigil, Wants};
+use super::{Admitted, AtOnce, Engine, Swept, Vigil, Wants};
 use crate::core::{Env, Fault, Guard, NEVER, Participant, Waited, Waiting};
 use crate::layout::state::{LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
@@ -68,22 +68,6 @@ pub enum Entered {
     Full,
 }
 
-/// What came of asking without a look at the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AtOnce {
-    /// Charged.
-    Granted {
-        /// Its number in the order of arrival.
-        ticket: u64,
-        /// When.
-        admitted: Admitted,
-    },
-    /// Nobody waits for the same, nothing pauses, and it does not fit now.
-    NotThere,
-    /// Somebody waits for the same, or the set pauses or resumes: that takes a closer look.
-    Unclear,
-}
-
 /// What became of a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
@@ -105,35 +89,7 @@ pub struct Patience {
 }
 
 impl<E: Env> Engine<'_, E> {
-    /// Takes what is wanted if it is there, nobody waits for the same and nothing pauses: all there is to do nearly always.
-    ///
-    /// Where no rate is wanted, any instant will do that is not behind the last decision.
-    #[inline(always)]
-    pub fn enter_at_once(
-        &self,
-        guard: &mut Guard<'_, E>,
-        wants: &Wants,
-        owing: u64,
-        now: u64,
-    ) -> Result<AtOnce, Fault> {
-        self.adopt(guard)?;
-        // Who waits for other limits is in nobody's way here.
-        let is_waited_for = guard.get(StateMap::QUEUE_LENGTH)? != 0
-            && self.table.order == Order::Arrival
-            && self.waited_for(guard, wants.demand())? != 0;
-        let is_scarce =
-            guard.get(StateMap::NEXT_ADMISSION)? | guard.get(StateMap::SLOW_ADMISSIONS_LEFT)? != 0;
-        if is_waited_for || is_scarce {
-            return Ok(AtOnce::Unclear);
-        }
-        Ok(match self.take(guard, wants, owing, now)? {
-            Some(ticket) => AtOnce::Granted { ticket, admitted: self.admitted_now(guard, wants)? },
-            None => AtOnce::NotThere,
-        })
-    }
-
     /// The stamp of whoever was just granted something.
-    #[inline]
     fn admitted_now(&self, guard: &Guard<'_, E>, wants: &Wants) -> Result<Admitted, Fault> {
         let admitted = self.admitted(guard, None)?;
         // Who takes nothing does nothing that could go well.
@@ -150,9 +106,10 @@ impl<E: Env> Engine<'_, E> {
         time: &impl Time,
         now: u64,
     ) -> Result<Entered, Fault> {
+        self.adopt(guard)?;
         let mask = wants.demand();
         let in_order = self.table.order == Order::Arrival;
-        let (is_first, gate) = match self.enter_at_once(guard, wants, owing, now)? {
+        let (is_first, gate) = match self.enter_at(guard, wants, owing, now) {
             AtOnce::Granted { ticket, admitted } => return Ok(Entered::Granted { ticket, admitted }),
             AtOnce::NotThere => (true, None),
             AtOnce::Unclear => {

@@ -5,7 +5,7 @@ use bytemuck::Zeroable;
 use super::header::{
     BYTE_ORDER, HEADER_BYTES, Header, LABEL_BYTES, MAGIC, MAX_REGIONS, RegionEntry, RegionKind,
 };
-use super::state::{RuleWord, StateMap};
+use super::state::{LimitWord, RuleWord, StateMap};
 use super::{FORMAT_VERSION, LAYOUT_HASH, LINE_PAIR, block, slots, state, waiters, work};
 use crate::clock::Clock;
 use crate::error::BadOption;
@@ -225,7 +225,7 @@ impl Shape {
             words.push((map.rule(index, RuleWord::WindowNanos), rule.window_nanos()));
             words.push((map.rule(index, RuleWord::Burst), rule.burst()));
             for (word, value) in rule.start(now).iter() {
-                words.push((map.state_word(index, cell, word), value));
+                words.push((StateMap::state_word(map.limit(index, LimitWord::Level), cell, word), value));
             }
             cell += rule.cells() as usize;
         }

@@ -243,6 +243,9 @@ const _: () = {
     assert!(LinkWord::Pause as usize == std::mem::offset_of!(WaiterLink, pause) / 8);
     assert!(LimitWord::Unreported as usize == std::mem::offset_of!(LimitWords, unreported) / 8);
     assert!(RuleWord::Dequeued as usize == std::mem::offset_of!(LimitRule, dequeued) / 8);
+    // What a decision reads and writes stands side by side.
+    assert!(StateMap::NEXT_TICKET == StateMap::LAST_NOW + 1);
+    assert!(RuleWord::WindowNanos as usize == 1 && RuleWord::Burst as usize == 2);
 };
 
 impl StateMap {
@@ -296,12 +299,12 @@ impl StateMap {
             + word as usize
     }
 
-    /// The word of a limit's state that its algorithm means, its cells being from `first_cell` on.
-    pub(crate) const fn state_word(self, limit: usize, first_cell: usize, word: Word) -> usize {
+    /// The word that an algorithm means, of a limit whose words and cells begin there.
+    pub(crate) const fn state_word(first_word: usize, first_cell: usize, word: Word) -> usize {
         match word {
-            Word::Level => self.limit(limit, LimitWord::Level),
-            Word::At => self.limit(limit, LimitWord::At),
-            Word::Remainder => self.limit(limit, LimitWord::Remainder),
+            Word::Level => first_word + LimitWord::Level as usize,
+            Word::At => first_word + LimitWord::At as usize,
+            Word::Remainder => first_word + LimitWord::Remainder as usize,
             Word::Cell(cell) => first_cell + cell as usize,
         }
     }

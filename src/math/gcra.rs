@@ -51,6 +51,7 @@ fn time_of(rule: &Rule, units: u64) -> u128 {
 impl Method for Gcra {
     const REFUNDS: bool = true;
     const HAS_BURST: bool = true;
+    const IS_PLAIN: bool = true;
 
     fn start(rule: &Rule, now: u64) -> Changes {
         Arrival { ahead: 0, at: now }.changes(rule)

@@ -38,6 +38,7 @@ impl Meter {
 impl Method for LeakyBucket {
     const REFUNDS: bool = false;
     const HAS_BURST: bool = true;
+    const IS_PLAIN: bool = true;
 
     fn start(_rule: &Rule, now: u64) -> Changes {
         Meter { level: 0, at: now, remainder: 0 }.changes()

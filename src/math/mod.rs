@@ -21,7 +21,7 @@ mod token_bucket;
 use std::fmt;
 use std::str::FromStr;
 
-pub(crate) use parts::{Changes, Method, Rule, State, Verdict, Word};
+pub(crate) use parts::{Changes, Method, Rule, Settled, State, Verdict, Word};
 use thiserror::Error;
 
 /// Most units per window and at once.
@@ -73,6 +73,11 @@ macro_rules! algorithms {
                 match self { $(Self::$name => <$method>::HAS_BURST),+ }
             }
 
+            /// Whether [`Rule::settle`] decides.
+            pub(crate) const fn is_plain(self) -> bool {
+                match self { $(Self::$name => <$method>::IS_PLAIN),+ }
+            }
+
             /// Whether it divides its window into sub-windows, whose number can be set.
             pub const fn has_resolution(self) -> bool {
                 match self { $(Self::$name => <$method>::HAS_RESOLUTION),+ }
@@ -114,6 +119,13 @@ macro_rules! algorithms {
             #[inline]
             pub(crate) fn acquire(&self, state: &impl State, now: u64, amount: u64) -> Verdict {
                 match self.algorithm { $(Algorithm::$name => acquire::<$method>(self, state, now, amount)),+ }
+            }
+
+            /// [`acquire`](Self::acquire) for algorithms that keep no cells: what it makes of the three words. None for
+            /// all others.
+            #[inline(always)]
+            pub(crate) fn settle(&self, words: [u64; 3], now: u64, amount: u64) -> Option<Settled> {
+                match self.algorithm { $(Algorithm::$name => settle::<$method>(self, words, now, amount)),+ }
             }
 
             /// Gives back units that were admitted and not used: how many the algorithm took back (all or
@@ -174,6 +186,21 @@ fn acquire<M: Method>(rule: &Rule, state: &impl State, now: u64, amount: u64) ->
         amount if amount > M::most(rule) => Verdict::Never,
         amount => M::admit(rule, state, now, amount),
     }
+}
+
+/// [`Rule::settle`] by a method.
+#[inline(always)]
+fn settle<M: Method>(rule: &Rule, [level, at, remainder]: [u64; 3], now: u64, amount: u64) -> Option<Settled> {
+    if !M::IS_PLAIN {
+        return None;
+    }
+    let state = |word| match word {
+        Word::Level => level,
+        Word::At => at,
+        Word::Remainder => remainder,
+        Word::Cell(_) => 0,
+    };
+    Some(Settled::by(&acquire::<M>(rule, &state, now, amount), [level, remainder]))
 }
 
 /// [`Rule::earliest`] by a method.

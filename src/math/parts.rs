@@ -1,5 +1,7 @@
 //! What every algorithm is written in: a limit's words, the rule, changes, verdicts, and the [`Method`] itself.
 
+use std::num::{NonZeroU64, NonZeroU128};
+
 use super::{Algorithm, MAX_CAPACITY, MAX_RESOLUTION, MAX_WINDOW_NANOS};
 
 /// One word of a limit's state. What it means is the algorithm's business.
@@ -82,6 +84,38 @@ pub(crate) enum Verdict {
     Later { at: u64 },
     /// More than is ever admitted at once.
     Never,
+}
+
+/// Two of the three words of a limit after units were admitted, where the algorithm keeps no cells; the third, `at`, is
+/// the instant of the decision then. Two words, because so many are handed back in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settled {
+    level: u64,
+    /// Always less than a capacity or window.
+    remainder: u64,
+}
+
+impl Settled {
+    /// Not admitted.
+    pub(crate) const NOT: Self = Self { level: 0, remainder: u64::MAX };
+
+    /// Level and remainder; none if nothing was admitted.
+    #[inline(always)]
+    pub(crate) fn words(self) -> Option<[u64; 2]> {
+        (self != Self::NOT).then_some([self.level, self.remainder])
+    }
+
+    /// What a verdict makes of the words.
+    #[inline(always)]
+    pub(super) fn by(verdict: &Verdict, [level, remainder]: [u64; 2]) -> Self {
+        match verdict {
+            Verdict::Admit(changes) => Self {
+                level: changes.level.unwrap_or(level),
+                remainder: changes.remainder.unwrap_or(remainder),
+            },
+            _ => Self::NOT,
+        }
+    }
 }
 
 /// The numbers of one limit. Whatever it is made of, it is within bounds afterwards, because they come from a
@@ -179,14 +213,21 @@ impl Rule {
     }
 }
 
-/// Quotient and remainder. The divisor is not 0.
+/// Quotient and remainder. The divisor is not 0; the compiler does not know that, and should not have to think of a panic.
 #[inline]
 pub(super) fn divide(number: u128, by: u64) -> (u128, u64) {
+    let by = NonZeroU64::new(by).unwrap_or(NonZeroU64::MIN);
     // Nearly always the number fits 64 bits, and dividing those is several times faster.
     match u64::try_from(number) {
         Ok(number) => (u128::from(number / by), number % by),
-        Err(_) => (number / u128::from(by), low(number % u128::from(by))),
+        Err(_) => divide_large(number, by),
     }
+}
+
+#[cold]
+fn divide_large(number: u128, by: NonZeroU64) -> (u128, u64) {
+    let by = NonZeroU128::from(by);
+    (number / by, low(number % by))
 }
 
 /// The number if it fits 64 bits, else the largest that does.
@@ -231,6 +272,8 @@ pub(crate) trait Method {
     const HAS_BURST: bool;
     /// Whether it divides its window into sub-windows.
     const HAS_RESOLUTION: bool = false;
+    /// Whether its three words are all it keeps, and `at` is the instant of the last decision.
+    const IS_PLAIN: bool = false;
 
     /// Words needed beyond the three; all zero in a new segment.
     fn cells(_rule: &Rule) -> u32 {

@@ -49,6 +49,7 @@ impl Bucket {
 impl Method for TokenBucket {
     const REFUNDS: bool = true;
     const HAS_BURST: bool = true;
+    const IS_PLAIN: bool = true;
 
     fn start(rule: &Rule, now: u64) -> Changes {
         Bucket { tokens: rule.burst.cast_signed(), at: now, remainder: 0 }.changes()
