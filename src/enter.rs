@@ -33,29 +33,55 @@ impl LimitSet {
 
     /// Charges what is wanted if it is there and nothing else is to be seen to: then this is all there is to an
     /// acquisition. None says nothing but that it takes a closer look. Waits for the lock at most `patience`.
-    #[inline(never)]
+    ///
+    /// Each kind of request has a function of its own, so that none pays for what only others need.
+    #[inline(always)]
     pub(crate) fn enter_at_once(
         &self,
         wants: &Wants,
         owing: u64,
         patience: u64,
     ) -> Result<Option<Granted>, Trouble> {
-        let clock = self.clock();
-        // Permits do not depend on the time.
-        let needs_clock = wants.demand() & self.engine().table.rates() != 0;
-        let reading = if needs_clock { clock.reading() } else { 0 };
+        let table = self.engine().table;
+        if wants.demand() & table.with_cells() != 0 {
+            self.enter_with_cells(wants, owing, patience)
+        } else if wants.demand() & table.rates() != 0 {
+            self.enter_for_rates(wants, owing, patience)
+        } else {
+            self.enter_for_permits(wants, owing, patience)
+        }
+    }
+
+    #[inline(never)]
+    fn enter_for_rates(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
+        let reading = self.clock().reading();
         self.locked_at_no_time(patience, |engine, guard| {
-            let when = match needs_clock {
-                // What the clock said before a sleep is old.
-                true if guard.has_waited() => When::Reading(clock.reading()),
-                true => When::Reading(reading),
-                false => When::Last,
-            };
-            Ok(match engine.enter_at_once(guard, wants, owing, when) {
-                AtOnce::Granted { ticket, admitted } => Some(Granted { ticket, admitted }),
-                AtOnce::NotThere | AtOnce::Unclear => None,
-            })
+            let when = self.reading_now(guard, reading);
+            Ok(Granted::of(engine.enter_at_once(guard, wants, owing, when)))
         })
+    }
+
+    /// Permits do not depend on the time.
+    #[inline(never)]
+    fn enter_for_permits(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
+        self.locked_at_no_time(patience, |engine, guard| {
+            Ok(Granted::of(engine.enter_at_once(guard, wants, owing, When::Last)))
+        })
+    }
+
+    #[inline(never)]
+    fn enter_with_cells(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
+        let reading = self.clock().reading();
+        self.locked_at_no_time(patience, |engine, guard| {
+            let when = self.reading_now(guard, reading);
+            Ok(Granted::of(engine.enter_with_cells(guard, wants, owing, when)))
+        })
+    }
+
+    /// What the clock said before the lock, or says now: before a sleep is long ago.
+    #[inline(always)]
+    fn reading_now(&self, guard: &Guard<'_, Machine>, reading: u64) -> When {
+        When::Reading(if guard.has_waited() { self.clock().reading() } else { reading })
     }
 
     #[inline]
@@ -211,6 +237,16 @@ impl LimitSet {
 pub(crate) struct Granted {
     pub(crate) ticket: u64,
     pub(crate) admitted: Admitted,
+}
+
+impl Granted {
+    #[inline(always)]
+    fn of(answer: AtOnce) -> Option<Self> {
+        match answer {
+            AtOnce::Granted { ticket, admitted } => Some(Self { ticket, admitted }),
+            AtOnce::NotThere | AtOnce::Unclear => None,
+        }
+    }
 }
 
 #[cold]

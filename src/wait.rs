@@ -384,7 +384,6 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::core::owner::WAITERS;
     use crate::layout::waiters::WaiterWord;
     use crate::{ResourceLimit, Started};
 
@@ -400,7 +399,7 @@ mod tests {
         let before = clock::monotonic();
         thread::scope(|scope| {
             scope.spawn(|| ask(&set));
-            while engine.block.lock.load(Relaxed) & WAITERS == 0 {
+            while engine.block.sleepers.load(Relaxed) == 0 {
                 thread::yield_now();
             }
             let waits_for_the_lock = clock::monotonic();

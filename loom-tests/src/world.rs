@@ -8,9 +8,8 @@
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use limitset::core::owner::WAITERS;
 use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
 use limitset::engine::{Items, Waiters};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
@@ -87,6 +86,7 @@ pub struct World {
     bytes: Vec<AtomicU32>,
     generations: Vec<AtomicU64>,
     lock: AtomicU32,
+    sleepers: AtomicU32,
     doorbell: AtomicU32,
     change: AtomicU64,
     closed: AtomicU64,
@@ -134,6 +134,7 @@ impl World {
             bytes: (0..shape.slots).map(|_| AtomicU32::new(1)).collect(),
             generations: (0..shape.slots).map(|_| AtomicU64::new(1)).collect(),
             lock: AtomicU32::new(0),
+            sleepers: AtomicU32::new(0),
             doorbell: AtomicU32::new(0),
             change: zero(),
             closed: zero(),
@@ -282,6 +283,7 @@ impl World {
             env,
             slots: Slots::new(env, &self.generations, 1),
             lock: &self.lock,
+            sleepers: &self.sleepers,
             doorbell: &self.doorbell,
             change: &self.change,
             closed: &self.closed,
@@ -351,7 +353,7 @@ impl<'w> LoomEnv<'w> {
     /// Where sleepers on a word are woken; none if their sleep ends by itself.
     fn sleepers(&self, word: &AtomicU32) -> Option<&'w Sleepers> {
         let world = self.world;
-        let is_lock = std::ptr::eq(word, &world.lock);
+        let is_lock = std::ptr::eq(word, &world.sleepers);
         match world.sleep {
             Sleep::Slices => None,
             Sleep::DoorbellUntilWoken if is_lock => None,
@@ -372,6 +374,12 @@ impl Env for LoomEnv<'_> {
 
     fn load32(&self, word: &AtomicU32, order: Ordering) -> u32 {
         if self.takes_place() { word.load(order) } else { 0 }
+    }
+
+    fn store32(&self, word: &AtomicU32, value: u32, order: Ordering) {
+        if self.takes_place() {
+            word.store(value, order);
+        }
     }
 
     fn cas32(&self, word: &AtomicU32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
@@ -396,6 +404,15 @@ impl Env for LoomEnv<'_> {
         if self.takes_place() {
             fence(order);
         }
+    }
+
+    /// What the pair of fences promises, on both sides.
+    fn light_fence(&self) {
+        self.fence(SeqCst);
+    }
+
+    fn heavy_fence(&self) {
+        self.fence(SeqCst);
     }
 
     fn pause(&self) {
@@ -441,12 +458,9 @@ impl Env for LoomEnv<'_> {
     fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
         // One operation: no kill comes between.
         if self.takes_place() {
-            let seen = lock.swap(0, Release);
+            lock.store(0, Release);
             if let Some(sleepers) = self.sleepers(doorbell) {
                 sleepers.wake_all();
-            }
-            if let Some(sleepers) = self.sleepers(lock).filter(|_| seen & WAITERS != 0) {
-                sleepers.wake_one();
             }
         }
     }

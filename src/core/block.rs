@@ -9,8 +9,11 @@
 //! * After a slice a waiter asks whether the holder is dead, and steals by compare-and-exchange from exactly
 //!   the word it judged. Time alone never justifies a steal.
 //! * Whoever takes the lock and finds journal entries rolls them back before anything else.
-//! * Unlocking is a compare-and-exchange from "me". Anything else there means somebody was wrongly thought
-//!   dead: that is [`Fault::Deposed`], a defect to report, and is counted.
+//! * Unlocking is a store: nobody else changes the word of a lock that is held, unless its holder is dead. Anything but
+//!   "me" there before it means that somebody was wrongly thought dead: that is [`Fault::Deposed`], a defect to report,
+//!   and is counted.
+//! * Whoever is about to sleep says so and then looks at the lock once more; whoever unlocks looks afterwards whether
+//!   somebody sleeps. The fences in between are a [pair](Env::light_fence): one of the two sees the other.
 //! * Whoever changes a doorbell under the lock wakes its sleepers by unlocking, in one step: any earlier, they would
 //!   find the lock taken; any later, a death in between would leave them asleep.
 //!
@@ -20,7 +23,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use super::env::{Env, Waited, Waiting};
 use super::guard::{Guard, How, Taken};
-use super::owner::{Participant, WAITERS, slot_of};
+use super::owner::{Participant, slot_of};
 use super::slots::Slots;
 
 /// Why something could not be done to a block.
@@ -65,6 +68,8 @@ pub struct Block<'a, E: Env> {
     pub slots: Slots<'a, E>,
     /// The lock word.
     pub lock: &'a E::U32,
+    /// Whether somebody may be asleep for the lock; what they sleep on.
+    pub sleepers: &'a E::U32,
     /// Rung when something was given back; see [`Semaphore`](super::Semaphore).
     pub doorbell: &'a E::U32,
     /// Whether something is being changed, and how much was; see [`journal`](super::journal).
@@ -153,12 +158,13 @@ impl<'a, E: Env> Locked<'a, E> {
 impl<'a, E: Env> Block<'a, E> {
     /// The same block seen through another environment: one that counts operations, or spoils one.
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
-        let Self { lock, doorbell, change, closed, last_sweep, .. } = self;
+        let Self { lock, sleepers, doorbell, change, closed, last_sweep, .. } = self;
         let Self { steals, rollbacks, deposed, journal, words, bells, .. } = self;
         Block {
             env,
             slots: self.slots.with_env(env),
             lock,
+            sleepers,
             doorbell,
             change,
             closed,
@@ -208,15 +214,19 @@ impl<'a, E: Env> Block<'a, E> {
         let mine = me.word();
         let mut looks = 0;
         let mut deadline = None;
-        // Once we slept we must assume that others still do.
-        let mut keep_waiters = 0;
+        let mut has_slept = false;
         loop {
             let seen = env.load32(self.lock, Relaxed);
             if slot_of(seen) == 0 {
-                if env.cas32(self.lock, seen, mine | keep_waiters, AcqRel).is_ok() {
-                    return Ok(Taken::new(me, if keep_waiters == 0 { How::AtOnce } else { How::Waited }));
+                if env.cas32(self.lock, seen, mine, AcqRel).is_err() {
+                    continue;
                 }
-                continue;
+                if !has_slept {
+                    return Ok(Taken::new(me, How::AtOnce));
+                }
+                // Whoever woke us woke nobody else, and others may still sleep.
+                env.store32(self.sleepers, 1, Relaxed);
+                return Ok(Taken::new(me, How::Waited));
             }
             if looks < E::SPINS {
                 // Longer and longer: the lock's line stays with its holder meanwhile, who may come back for it at once.
@@ -226,14 +236,20 @@ impl<'a, E: Env> Block<'a, E> {
             }
             let deadline = *deadline.get_or_insert_with(|| until.instant(env));
             let late = deadline != super::NEVER && env.now() >= deadline;
+            if has_slept || !late {
+                // Said before we sleep; and before we give up, since the wake that ended our sleep may have been the only
+                // one. Either whoever frees the lock sees this, or we see that it is free.
+                env.store32(self.sleepers, 1, Relaxed);
+                env.heavy_fence();
+                if slot_of(env.load32(self.lock, Relaxed)) == 0 {
+                    continue;
+                }
+            }
             let waited = if late {
                 Waited::SliceOver
             } else {
-                if seen & WAITERS == 0 && env.cas32(self.lock, seen, seen | WAITERS, Relaxed).is_err() {
-                    continue;
-                }
-                keep_waiters = WAITERS;
-                env.wait(Waiting::Lock, self.lock, seen | WAITERS, deadline)
+                has_slept = true;
+                env.wait(Waiting::Lock, self.sleepers, 1, deadline)
             };
             if waited == Waited::SliceOver {
                 if env.load64(self.closed, Relaxed) != 0 {
@@ -245,15 +261,12 @@ impl<'a, E: Env> Block<'a, E> {
                 // before its owner's enrolment a living holder would look dead.
                 let holder = env.load32(self.lock, Acquire);
                 if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
-                    if env.cas32(self.lock, holder, mine | WAITERS, AcqRel).is_ok() {
+                    if env.cas32(self.lock, holder, mine, AcqRel).is_ok() {
+                        // The dead may have been about to wake somebody.
+                        env.store32(self.sleepers, 1, Relaxed);
                         return Ok(Taken::new(me, How::FromTheDead));
                     }
                 } else if late && slot_of(holder) != 0 {
-                    // The wake that ended our sleep may have been the only one: owe it to the other sleepers.
-                    let owes = keep_waiters != 0 && holder & WAITERS == 0;
-                    if owes && env.cas32(self.lock, holder, holder | WAITERS, Relaxed).is_err() {
-                        continue;
-                    }
                     return Err(Fault::Busy { slot: slot_of(holder) });
                 }
             }

@@ -34,6 +34,8 @@ pub trait Env {
 
     /// Atomic load.
     fn load32(&self, word: &Self::U32, order: Ordering) -> u32;
+    /// Atomic store.
+    fn store32(&self, word: &Self::U32, value: u32, order: Ordering);
     /// Atomic compare-and-exchange; relaxed when it fails.
     fn cas32(&self, word: &Self::U32, from: u32, to: u32, order: Ordering) -> Result<u32, u32>;
     /// Atomic load.
@@ -44,6 +46,11 @@ pub trait Env {
     fn cas64(&self, word: &Self::U64, from: u64, to: u64, order: Ordering) -> Result<u64, u64>;
     /// Memory fence.
     fn fence(&self, order: Ordering);
+    /// One half of a pair of fences, for the side that is in a hurry. Between a light fence and a heavy one it is as if both
+    /// were sequentially consistent; between two light ones there is nothing.
+    fn light_fence(&self);
+    /// The other half, which may cost as much as a sleep does.
+    fn heavy_fence(&self);
     /// A moment's rest between two looks at a word.
     fn pause(&self);
 
@@ -53,8 +60,8 @@ pub trait Env {
     fn wake_one(&self, word: &Self::U32);
     /// Wakes all sleepers on `word`.
     fn wake_all(&self, word: &Self::U32);
-    /// Frees a lock that is held, with release ordering; wakes one sleeper on it if its word said that there may be some,
-    /// and all sleepers on `doorbell`. One step: no death comes between the parts.
+    /// Frees a lock that is held, with release ordering, and wakes all sleepers on `doorbell`. One step: no death comes
+    /// between the parts.
     fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32);
 
     /// True only if certainly no living participant owns the slot.

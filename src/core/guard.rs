@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 use super::block::{Bell, Block, Fault};
 use super::env::Env;
 use super::journal::journal_words;
-use super::owner::{Participant, WAITERS};
+use super::owner::Participant;
 
 /// The lock was taken: by whom and how. Nobody unlocks it before it has become a [guard](Self::guard).
 #[must_use]
@@ -149,42 +149,51 @@ impl<'a, E: Env> Guard<'a, E> {
         if let Some(doorbell) = self.doorbell.take() {
             return block.unlock_and_wake(self.me, doorbell);
         }
-        match block.env.cas32(block.lock, self.me.word(), 0, Release) {
-            Ok(_) => Ok(()),
-            Err(seen) => block.unlock_waited_for(self.me, seen),
+        if block.env.load32(block.lock, Relaxed) != self.me.word() {
+            return block.found_other_hands();
         }
+        block.env.store32(block.lock, 0, Release);
+        block.wake_a_sleeper();
+        Ok(())
     }
 }
 
 impl<E: Env> Block<'_, E> {
+    /// What has to follow when the lock was freed: wakes one of those who sleep for it, if there are any.
+    #[inline(always)]
+    fn wake_a_sleeper(&self) {
+        self.env.light_fence();
+        if self.env.load32(self.sleepers, Relaxed) != 0 {
+            self.wake_one_sleeper();
+        }
+    }
 
-    /// Frees the lock and wakes the doorbell's sleepers in one step. That step frees whatever it finds, so it is looked at
-    /// before: between the two only somebody who was wrongly thought dead could lose the lock, which would be a defect
-    /// elsewhere, and found there.
+    #[cold]
+    fn wake_one_sleeper(&self) {
+        // Whoever is about to sleep finds the word changed; whoever sleeps already may be woken. The one who is says again
+        // that others sleep.
+        self.env.store32(self.sleepers, 0, Relaxed);
+        self.env.wake_one(self.sleepers);
+    }
+
+    /// Frees the lock and wakes the doorbell's sleepers in one step.
     #[cold]
     fn unlock_and_wake(&self, me: Participant, doorbell: &E::U32) -> Result<(), Fault> {
-        let Block { env, lock, .. } = *self;
-        if env.load32(lock, Relaxed) & !WAITERS != me.word() {
-            env.wake_all(doorbell);
-            self.count(self.deposed);
-            return Err(Fault::Deposed);
+        if self.env.load32(self.lock, Relaxed) != me.word() {
+            self.env.wake_all(doorbell);
+            return self.found_other_hands();
         }
-        env.free_and_wake(lock, doorbell);
+        self.env.free_and_wake(self.lock, doorbell);
+        self.wake_a_sleeper();
         Ok(())
     }
 
-    /// Unlocks what somebody waits for, and wakes one; or finds the lock in other hands.
+    /// The lock is in other hands than its holder's. Between that look and freeing the lock only somebody who was wrongly
+    /// thought dead could lose it, which would be a defect elsewhere, and found there.
     #[cold]
-    fn unlock_waited_for(&self, me: Participant, seen: u32) -> Result<(), Fault> {
-        let Block { env, lock, .. } = *self;
-        // Only ever set while the lock is held, so it cannot be gone again.
-        let is_ours = seen == me.word() | WAITERS;
-        if !is_ours || env.cas32(lock, seen, 0, Release).is_err() {
-            self.count(self.deposed);
-            return Err(Fault::Deposed);
-        }
-        env.wake_one(lock);
-        Ok(())
+    fn found_other_hands(&self) -> Result<(), Fault> {
+        self.count(self.deposed);
+        Err(Fault::Deposed)
     }
 }
 

@@ -6,19 +6,16 @@
 //! | ----- | -------------------------------------------------------------------- |
 //! | 0-11  | slot of the holder, from 1; 0 means free                             |
 //! | 12-30 | low bits of the holder's generation                                  |
-//! | 31    | WAITERS: somebody may be asleep; whoever unlocks must wake one       |
+//! | 31    | 0                                                                    |
 //!
-//! One compare-and-exchange takes the word, so owner and ownership never disagree.
+//! One compare-and-exchange takes the word, so owner and ownership never disagree. While it is held nobody but its holder
+//! changes it, so one store frees it. That somebody sleeps is said by a word of its own, which they sleep on:
 //!
-//! | word          | meaning                                                      |
-//! | ------------- | ------------------------------------------------------------ |
-//! | 0             | free, nobody asleep                                          |
-//! | who           | held, nobody asleep                                          |
-//! | who + WAITERS | held; a wake is owed at unlock                               |
-//! | WAITERS alone | never written; read from a damaged segment it counts as free |
+//! | sleepers | meaning                                                               |
+//! | -------- | --------------------------------------------------------------------- |
+//! | 0        | nobody is asleep, but those whom somebody is about to wake            |
+//! | 1        | somebody may be asleep: whoever frees the lock makes it 0 and wakes one, who makes it 1 again for the rest |
 
-/// Somebody may be asleep on the word.
-pub const WAITERS: u32 = 1 << 31;
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const GENERATION_MASK: u32 = (1 << (31 - SLOT_BITS)) - 1;
@@ -33,7 +30,8 @@ pub struct Participant {
 }
 
 impl Participant {
-    /// The lock word while this participant holds the lock and nobody waits.
+    /// The lock word while this participant holds the lock.
+    #[inline(always)]
     pub fn word(self) -> u32 {
         (self.slot & SLOT_MASK) | (low_generation(self.generation) << SLOT_BITS)
     }
@@ -46,7 +44,7 @@ pub fn slot_of(word: u32) -> u32 {
 
 /// Whether `word` can have been written by an owner of its slot's `generation`.
 pub(crate) fn names_generation(word: u32, generation: u64) -> bool {
-    (word & !WAITERS) >> SLOT_BITS == low_generation(generation)
+    word >> SLOT_BITS == low_generation(generation)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "masked to 19 bits")]
@@ -61,9 +59,9 @@ mod tests {
     #[test]
     fn a_word_names_its_slot_and_generation_and_nothing_else() {
         let who = Participant { slot: 4095, generation: (1 << 40) + 0x7_ffff };
-        assert_eq!(who.word() & WAITERS, 0);
-        assert_eq!(slot_of(who.word() | WAITERS), 4095);
-        assert!(names_generation(who.word() | WAITERS, who.generation));
+        assert_eq!(who.word() >> 31, 0);
+        assert_eq!(slot_of(who.word()), 4095);
+        assert!(names_generation(who.word(), who.generation));
         assert!(!names_generation(who.word(), who.generation + 1));
         assert_ne!(who.word(), Participant { slot: 4094, ..who }.word());
     }

@@ -17,6 +17,8 @@ pub struct Table {
     permits: u64,
     /// Which are not.
     rates: u64,
+    /// Which of those keep cells.
+    with_cells: u64,
     /// Which limits every request takes one of unless it says otherwise: calls and permits.
     automatic: u64,
     digest: u64,
@@ -76,7 +78,8 @@ impl Entry {
 
 impl Table {
     pub(crate) fn new(definition: &Definition, map: StateMap, clock: Clock) -> Self {
-        let (mut permits, mut rates, mut automatic, mut cell) = (0, 0, 0, map.first_cell());
+        let (mut permits, mut rates, mut with_cells, mut automatic) = (0, 0, 0, 0);
+        let mut cell = map.first_cell();
         let mut entries = Vec::new();
         for (index, limit) in definition.limits.iter().enumerate() {
             let rule = limit.rule(0);
@@ -91,6 +94,7 @@ impl Table {
                 Some((algorithm, _)) if algorithm.is_plain() => Kind::Plain,
                 Some(_) => Kind::WithCells,
             };
+            with_cells |= u64::from(kind == Kind::WithCells) << index;
             entries.push(Entry {
                 rate,
                 kind,
@@ -108,6 +112,7 @@ impl Table {
             entries,
             permits,
             rates,
+            with_cells,
             automatic,
             digest,
             order: definition.order,
@@ -142,6 +147,12 @@ impl Table {
     #[inline]
     pub(crate) fn rates(&self) -> u64 {
         self.rates
+    }
+
+    /// Those of them that keep cells.
+    #[inline]
+    pub(crate) fn with_cells(&self) -> u64 {
+        self.with_cells
     }
 
     /// All limits, a bit for each.

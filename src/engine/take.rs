@@ -95,7 +95,7 @@ impl<E: Env> Engine<'_, E> {
     ) -> Result<bool, Fault> {
         let row = self.holdings().row(who.slot);
         for (limit, amount) in wants.iter() {
-            match self.take_one(&mut change.progress, Wish { row, limit, amount, owing, now }) {
+            match self.take_one::<true>(&mut change.progress, Wish { row, limit, amount, owing, now }) {
                 Some(true) => {}
                 Some(false) => return Ok(false),
                 None => return Err(self.misplaced(change, limit)),
@@ -109,8 +109,10 @@ impl<E: Env> Engine<'_, E> {
 
     /// Takes it of one limit, for the participant whose row is this one; false if it is not there. None if the words for
     /// it are not there, or there is no room to note how they were: see [`misplaced`](Self::misplaced).
+    ///
+    /// Without `CELLS`, rates that keep cells are not there: see [`at_once`](super::at_once).
     #[inline(always)]
-    pub(super) fn take_one(
+    pub(super) fn take_one<const CELLS: bool>(
         &self,
         progress: &mut Progress<'_, E>,
         wish: Wish,
@@ -136,14 +138,11 @@ impl<E: Env> Engine<'_, E> {
                 let [_, at, ..] = block.values(words);
                 (level, remainder, at.max(now))
             }
-            Kind::WithCells => {
-                let (came, cells) = self.take_of_cells(*progress, wish);
-                *progress = came;
-                match cells? {
-                    Some([level, at, remainder]) => (level, remainder, at),
-                    None => return Some(false),
-                }
-            }
+            Kind::WithCells if CELLS => match self.take_of_cells(progress, limit, amount, now)? {
+                Some([level, at, remainder]) => (level, remainder, at),
+                None => return Some(false),
+            },
+            Kind::WithCells => return None,
         };
         if entry.must_report && wish.owing >> limit & 1 != 0 {
             self.add_one(progress, row + 1 + limit, 1)?;
@@ -156,29 +155,25 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Changes the cells of a limit, and says what its three words have to be; nothing if it is not there.
-    #[inline(never)]
-    fn take_of_cells<'a>(
+    fn take_of_cells(
         &self,
-        mut progress: Progress<'a, E>,
-        wish: Wish,
-    ) -> (Progress<'a, E>, Option<Option<[u64; 3]>>) {
+        progress: &mut Progress<'_, E>,
+        limit: usize,
+        amount: u64,
+        now: u64,
+    ) -> Option<Option<[u64; 3]>> {
         let block = &self.block;
         let get = |index: usize| block.get(index).unwrap_or(0);
-        let Some(rule) = self.table.rule(wish.limit, get) else { return (progress, None) };
-        let state = self.table.state(wish.limit, &get);
-        let Verdict::Admit(changes) = rule.acquire(&state, wish.now, wish.amount) else {
-            return (progress, Some(None));
-        };
+        let rule = self.table.rule(limit, get)?;
+        let state = self.table.state(limit, &get);
+        let Verdict::Admit(changes) = rule.acquire(&state, now, amount) else { return Some(None) };
         for (cell, value) in changes.cells() {
-            let index = self.table.word(wish.limit, cell);
-            let Some(word) = block.row(index) else { return (progress, None) };
-            if progress.change(block, index, word, block.values(word), [value]).is_none() {
-                return (progress, None);
-            }
+            let index = self.table.word(limit, cell);
+            let word = block.row(index)?;
+            progress.change(block, index, word, block.values(word), [value])?;
         }
         let three = [(Word::Level, changes.level), (Word::At, changes.at), (Word::Remainder, changes.remainder)];
-        let three = three.map(|(word, value)| value.unwrap_or_else(|| state.word(word)));
-        (progress, Some(Some(three)))
+        Some(Some(three.map(|(word, value)| value.unwrap_or_else(|| state.word(word)))))
     }
 
     /// Adds to one word.

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use smallvec::SmallVec;
 
 use super::queue::{FREE, GRANTED, WAITING};
-use super::{Admitted, AtOnce, Engine, Swept, Vigil, Wants};
+use super::{Admitted, AtOnce, Engine, Swept, Vigil, Wants, When};
 use crate::core::{Env, Fault, Guard, NEVER, Participant, Waited, Waiting};
 use crate::layout::state::{LinkWord, RuleWord, StateMap};
 use crate::layout::waiters::WaiterWord;
@@ -109,7 +109,7 @@ impl<E: Env> Engine<'_, E> {
         self.adopt(guard)?;
         let mask = wants.demand();
         let in_order = self.table.order == Order::Arrival;
-        let (is_first, gate) = match self.enter_at(guard, wants, owing, now) {
+        let (is_first, gate) = match self.enter_with_cells(guard, wants, owing, When::At(now)) {
             AtOnce::Granted { ticket, admitted } => return Ok(Entered::Granted { ticket, admitted }),
             AtOnce::NotThere => (true, None),
             AtOnce::Unclear => {

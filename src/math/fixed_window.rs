@@ -10,7 +10,7 @@
 //! Each new window pays for one capacity of what was used: all of it, unless there is debt.
 //! Up to twice the capacity passes within one window's length, around an edge.
 
-use super::parts::{Changes, Method, Rule, State, Verdict, Word, carried_over, divide, left, low};
+use super::parts::{Changes, Method, Rule, State, Verdict, Word, carried_over, divide, divide_up, left, low};
 
 pub(crate) struct FixedWindow;
 
@@ -58,7 +58,7 @@ impl Method for FixedWindow {
         counter.used += u128::from(amount);
         let above = counter.used.saturating_sub(u128::from(rule.capacity));
         if above > 0 {
-            let windows = above.div_ceil(u128::from(rule.capacity));
+            let windows = divide_up(above, rule.capacity);
             return Verdict::Later { at: beginning(rule, u128::from(counter.window) + windows) };
         }
         Verdict::Admit(counter.changes())

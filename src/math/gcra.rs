@@ -10,7 +10,7 @@
 //! The interval between units is a fraction, window/capacity nanoseconds, and never rounded: all sums here are in
 //! units of 1/capacity nanoseconds, in which a unit takes `window` and a nanosecond is `capacity`.
 
-use super::parts::{Changes, Method, Rule, State, Verdict, Word, divide, left, low, signed};
+use super::parts::{Changes, Method, Rule, State, Verdict, Word, divide, divide_up, left, low, signed};
 
 pub(crate) struct Gcra;
 
@@ -63,7 +63,7 @@ impl Method for Gcra {
         arrival.ahead += time_of(rule, amount);
         let too_far = arrival.ahead.saturating_sub(time_of(rule, rule.burst));
         if too_far > 0 {
-            let wait = low(too_far.div_ceil(u128::from(rule.capacity)));
+            let wait = low(divide_up(too_far, rule.capacity));
             return Verdict::Later { at: arrival.at.saturating_add(wait) };
         }
         Verdict::Admit(arrival.changes(rule))
@@ -82,7 +82,7 @@ impl Method for Gcra {
     }
 
     fn available(rule: &Rule, state: &impl State, now: u64) -> i64 {
-        left(rule.burst, Arrival::read(rule, state, now).ahead.div_ceil(u128::from(rule.window)))
+        left(rule.burst, divide_up(Arrival::read(rule, state, now).ahead, rule.window))
     }
 
     fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes {

@@ -203,7 +203,7 @@ impl Rule {
     pub(super) fn time_for(&self, units: u128, remainder: u64) -> u64 {
         let scaled = units.saturating_mul(u128::from(self.window));
         let missing = scaled.saturating_sub(u128::from(self.part(remainder)));
-        low(missing.div_ceil(u128::from(self.capacity)))
+        low(divide_up(missing, self.capacity))
     }
 
     /// A stored remainder as far as it can be one.
@@ -222,6 +222,13 @@ pub(super) fn divide(number: u128, by: u64) -> (u128, u64) {
         Ok(number) => (u128::from(number / by), number % by),
         Err(_) => divide_large(number, by),
     }
+}
+
+/// Quotient, rounded up. The divisor is not 0.
+#[inline]
+pub(super) fn divide_up(number: u128, by: u64) -> u128 {
+    let (quotient, remainder) = divide(number, by);
+    quotient + u128::from(remainder != 0)
 }
 
 #[cold]

@@ -26,7 +26,7 @@ use crate::sys::fork::ForkLock;
 use crate::sys::liveness::{Descriptors, Own};
 use crate::sys::machine::Machine;
 use crate::sys::ofd::Identity;
-use crate::sys::{clock, fork};
+use crate::sys::{barrier, clock, fork};
 
 /// Between the first two tries at the init lock: the kernel has no timed wait for locks of this kind.
 pub(super) const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
@@ -93,6 +93,8 @@ impl Inner {
         if let Some(me) = self.enrolment.current() {
             return Ok(me);
         }
+        // Before the first lock. Threads make it slow, once in the life of a process: before the init lock, too.
+        barrier::register();
         let Some(descriptors) = &self.view.machine.descriptors else {
             return self.enrol_privately();
         };

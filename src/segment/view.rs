@@ -120,6 +120,7 @@ impl View {
             env: &self.machine,
             slots: self.slots(),
             lock: half(offset_of!(BlockHead, lock))?,
+            sleepers: half(offset_of!(BlockHead, sleepers))?,
             doorbell: half(offset_of!(BlockHead, doorbell))?,
             change: word(offset_of!(BlockHead, change))?,
             closed: word(offset_of!(BlockHead, closed))?,

@@ -112,11 +112,11 @@ pub(crate) enum Ended {
     Woken,
 }
 
-/// Sets the second word to 0 and wakes one sleeper on it if it was anything else, which a lock that is held always is.
-const CLEAR_AND_WAKE: i32 = (libc::FUTEX_OP_SET << 28) | (libc::FUTEX_OP_CMP_NE << 24);
+/// Sets the second word to 0.
+const CLEAR: i32 = libc::FUTEX_OP_SET << 28;
 
-/// Sets `lock` to 0, wakes one sleeper on it, if there is one, and all sleepers on `doorbell`: one call of the kernel,
-/// which a kill cannot split. False, and nothing was done, if the kernel refuses.
+/// Sets `lock` to 0 and wakes all sleepers on `doorbell`: one call of the kernel, which a kill cannot split. False, and
+/// nothing was done, if the kernel refuses.
 pub(crate) fn clear_and_wake(lock: &AtomicU32, doorbell: &AtomicU32) -> bool {
     // SAFETY: both are live, aligned 32-bit words for the whole call. The kernel uses the address of the first, and changes
     // the second atomically, as everybody else does.
@@ -127,9 +127,9 @@ pub(crate) fn clear_and_wake(lock: &AtomicU32, doorbell: &AtomicU32) -> bool {
             libc::FUTEX_WAKE_OP,
             i32::MAX,
             // In the place of a timeout: how many sleepers on the second word.
-            1usize,
+            0usize,
             lock.as_ptr(),
-            CLEAR_AND_WAKE,
+            CLEAR,
         )
     };
     result >= 0

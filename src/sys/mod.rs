@@ -3,6 +3,7 @@
 //! ```text
 //! map        mapped memory as atomic words, bounds-checked
 //! futex      sleeping and waking across processes
+//! barrier    a memory barrier that only one side pays for
 //! ofd        locks of open file descriptions
 //! file       opening, making and publishing segment files
 //! liveness   one kernel lock per participant, which ends exactly with its address space
@@ -16,6 +17,7 @@
 //! raw_event  an event behind the traits of the crate `raw_sync`
 //! ```
 
+pub(crate) mod barrier;
 pub(crate) mod clock;
 pub(crate) mod file;
 pub(crate) mod fork;

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use limitset::core::journal::{description, journal_words};
-use limitset::core::owner::{WAITERS, slot_of};
+use limitset::core::owner::slot_of;
 use limitset::core::{Block, Env, NEVER, Waited, Waiting};
 
 /// One defect.
@@ -43,6 +43,8 @@ pub enum Effect {
     RelaxJournal(bool),
     /// Fences of this ordering are left out.
     SkipFence(Ordering),
+    /// Light fences (true) or heavy ones are left out.
+    SkipPairedFence(bool),
     /// Sequentially consistent fences are left out by who marks the segment as removed (true) or by all others.
     SkipStrongFence(bool),
     /// Loads of this class answer a constant.
@@ -108,6 +110,8 @@ pub enum Effect {
 pub enum Class {
     /// The lock.
     Lock,
+    /// Whether somebody may be asleep for it.
+    Sleepers,
     /// The doorbell.
     Doorbell,
     /// The doorbell of a waiter in the queue, or of a participant.
@@ -161,7 +165,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation("lock_without_acquire", "a holder may not see what the last one wrote",
         Effect::WeakenCas(Class::Lock, AcqRel, Release)),
     mutation("unlock_without_release", "a holder may keep its writes from the next one",
-        Effect::WeakenCas(Class::Lock, Release, Relaxed)),
+        Effect::RelaxStores(Class::Lock)),
     mutation("name_before_generation", "a holder's name may be seen before the generation it belongs to",
         Effect::WeakenCas(Class::Lock, AcqRel, Acquire)),
     mutation("judge_without_acquire", "who judges a holder may know an older generation than the holder's",
@@ -203,7 +207,11 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation("one_generation", "all owners of a slot have the same name",
         Effect::OneGeneration),
     mutation("lock_wake_lost", "unlocking wakes nobody",
-        Effect::LoseWakes(Class::Lock)),
+        Effect::LoseWakes(Class::Sleepers)),
+    mutation("unlock_without_fence", "who unlocks may overlook somebody who is about to sleep",
+        Effect::SkipPairedFence(true)),
+    mutation("sleeper_without_fence", "who is about to sleep may overlook that the lock is free",
+        Effect::SkipPairedFence(false)),
     mutation("waiters_forgotten", "who slept for the lock does not wake the next sleeper",
         Effect::ForgetWaiters),
     mutation("debt_forgotten", "who gives up waiting for the lock keeps its wake from the next sleeper",
@@ -302,6 +310,8 @@ pub struct Mutant<'w, E: Env> {
     sleepers: Cell<bool>,
     /// Whether the lock was last taken from the dead.
     is_thief: Cell<bool>,
+    /// Whether the lock is held.
+    is_holder: Cell<bool>,
     /// Whether this is who marks the segment as removed.
     is_remover: Cell<bool>,
 }
@@ -318,6 +328,7 @@ impl<'w, E: Env> Mutant<'w, E> {
             deadline: Cell::new(NEVER),
             sleepers: Cell::new(false),
             is_thief: Cell::new(false),
+            is_holder: Cell::new(false),
             is_remover: Cell::new(false),
         }
     }
@@ -330,6 +341,8 @@ impl<'w, E: Env> Mutant<'w, E> {
     fn class32(&self, word: &E::U32) -> Class {
         if std::ptr::eq(word, self.of.lock) {
             Class::Lock
+        } else if std::ptr::eq(word, self.of.sleepers) {
+            Class::Sleepers
         } else if std::ptr::eq(word, self.of.doorbell) {
             Class::Doorbell
         } else {
@@ -400,13 +413,29 @@ impl<E: Env> Env for Mutant<'_, E> {
             Effect::WeakenCas(of, strong, weak) if of == class && order == strong => {
                 env.cas32(word, from, to, weak)
             }
-            Effect::ForgetWaiters if class == Class::Lock && order != Relaxed => {
-                env.cas32(word, from, to & !WAITERS, order)
-            }
-            Effect::ForgetDebt if class == Class::Lock && order == Relaxed && self.is_late() => Ok(from),
             Effect::RingNothing(of) if of == class && order != Relaxed => Ok(from),
             Effect::ThiefRingsNothing if class == Class::Bell && self.is_thief.get() => Ok(from),
+            _ if class == Class::Lock => {
+                let taken = env.cas32(word, from, to, order);
+                self.is_holder.set(taken.is_ok());
+                taken
+            }
             _ => env.cas32(word, from, to, order),
+        }
+    }
+
+    fn store32(&self, word: &E::U32, value: u32, order: Ordering) {
+        self.catch_up();
+        let class = self.class32(word);
+        if class == Class::Lock {
+            self.is_holder.set(false);
+            self.is_thief.set(false);
+        }
+        match self.effect {
+            Effect::RelaxStores(of) if of == class => self.of.env.store32(word, value, Relaxed),
+            Effect::ForgetWaiters if class == Class::Sleepers && self.is_holder.get() => {}
+            Effect::ForgetDebt if class == Class::Sleepers && value != 0 && self.is_late() => {}
+            _ => self.of.env.store32(word, value, order),
         }
     }
 
@@ -487,6 +516,18 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
     }
 
+    fn light_fence(&self) {
+        if self.effect != Effect::SkipPairedFence(true) {
+            self.of.env.light_fence();
+        }
+    }
+
+    fn heavy_fence(&self) {
+        if self.effect != Effect::SkipPairedFence(false) {
+            self.of.env.heavy_fence();
+        }
+    }
+
     fn pause(&self) {
         self.of.env.pause();
     }
@@ -514,23 +555,18 @@ impl<E: Env> Env for Mutant<'_, E> {
     fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32) {
         self.catch_up();
         let is_tampered_with = match self.effect {
-            Effect::WeakenCas(class, ..) => class == Class::Lock,
+            Effect::RelaxStores(class) => class == Class::Lock,
             Effect::LoseWakes(_) | Effect::WakeOneOfAll | Effect::TrustSleepersBit => true,
             _ => false,
         };
         self.is_thief.set(false);
+        self.is_holder.set(false);
         if !is_tampered_with {
             return self.of.env.free_and_wake(lock, doorbell);
         }
         // Part by part, each as the mutant does it.
-        let mut seen = self.load32(lock, Relaxed);
-        while let Err(now) = self.cas32(lock, seen, 0, Release) {
-            seen = now;
-        }
+        self.store32(lock, 0, Release);
         self.wake_all(doorbell);
-        if seen & WAITERS != 0 {
-            self.wake_one(lock);
-        }
     }
 
     fn slot_is_free(&self, slot: u32) -> bool {
