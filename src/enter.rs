@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::answer::{AcquireError, Statuses, Trouble, Unavailable};
 use crate::core::{Fault, Guard, Participant, Until};
 use crate::engine::{
-    Admitted, AtOnce, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants, When,
+    Admitted, AtOnce, Charge, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants, When,
 };
 use crate::error::{AttachError, SyncError};
 use crate::events;
@@ -33,8 +33,6 @@ impl LimitSet {
 
     /// Charges what is wanted if it is there and nothing else is to be seen to: then this is all there is to an
     /// acquisition. None says nothing but that it takes a closer look. Waits for the lock at most `patience`.
-    ///
-    /// Each kind of request has a function of its own, so that none pays for what only others need.
     #[inline(always)]
     pub(crate) fn enter_at_once(
         &self,
@@ -43,48 +41,65 @@ impl LimitSet {
         patience: u64,
     ) -> Result<Option<Granted>, Trouble> {
         let table = self.engine().table;
+        // Each kind has a function of its own, so that none pays for what only others need. Permits do not depend on the
+        // time.
         if wants.demand() & table.with_cells() != 0 {
-            self.enter_with_cells(wants, owing, patience)
+            self.ask_with_guard(wants, owing, patience)
         } else if wants.demand() & table.rates() != 0 {
-            self.enter_for_rates(wants, owing, patience)
+            self.ask_for_rates(wants, owing, patience)
         } else {
-            self.enter_for_permits(wants, owing, patience)
+            self.ask_for_permits(wants, owing, patience)
         }
     }
 
     #[inline(never)]
-    fn enter_for_rates(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
-        let reading = self.clock().reading();
-        self.locked_at_no_time(patience, |engine, guard| {
-            let when = self.reading_now(guard, reading);
-            Ok(Granted::of(engine.enter_at_once(guard, wants, owing, when)))
-        })
-    }
-
-    /// Permits do not depend on the time.
-    #[inline(never)]
-    fn enter_for_permits(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
-        self.locked_at_no_time(patience, |engine, guard| {
-            Ok(Granted::of(engine.enter_at_once(guard, wants, owing, When::Last)))
-        })
+    fn ask_for_rates(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
+        self.ask(wants, owing, patience, When::Reading(self.clock().reading()))
     }
 
     #[inline(never)]
-    fn enter_with_cells(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
-        let reading = self.clock().reading();
-        self.locked_at_no_time(patience, |engine, guard| {
-            let when = self.reading_now(guard, reading);
-            Ok(Granted::of(engine.enter_with_cells(guard, wants, owing, when)))
-        })
+    fn ask_for_permits(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
+        self.ask(wants, owing, patience, When::Last)
     }
 
-    /// What the clock said before the lock, or says now: before a sleep is long ago.
     #[inline(always)]
-    fn reading_now(&self, guard: &Guard<'_, Machine>, reading: u64) -> When {
-        When::Reading(if guard.has_waited() { self.clock().reading() } else { reading })
+    pub(crate) fn ask(
+        &self,
+        wants: &Wants,
+        owing: u64,
+        patience: u64,
+        when: When,
+    ) -> Result<Option<Granted>, Trouble> {
+        match self.engine().ask_at_once(self.participant()?, wants, owing, when) {
+            Some(Ok(AtOnce::Granted { ticket, admitted })) => Ok(Some(Granted { ticket, admitted })),
+            Some(Ok(AtOnce::NotThere | AtOnce::Unclear)) => Ok(None),
+            None => self.ask_with_guard(wants, owing, patience),
+            Some(Err(fault)) => Err(self.trouble(fault)),
+        }
     }
 
-    #[inline]
+    /// The same for rates with cells, and for who has to wait for the lock.
+    #[inline(never)]
+    fn ask_with_guard(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
+        self.locked_within(patience, |engine, guard, now| {
+            engine.adopt(guard)?;
+            Ok(match engine.enter_at_once(guard, wants, owing, When::At(now)) {
+                AtOnce::Granted { ticket, admitted } => Some(Granted { ticket, admitted }),
+                AtOnce::NotThere | AtOnce::Unclear => None,
+            })
+        })
+    }
+
+    /// Releases what was acquired if nothing else is to be seen to; false if there is.
+    #[inline(always)]
+    pub(crate) fn release_at_once(&self, charges: &[Charge]) -> Result<bool, Trouble> {
+        match self.engine().release_at_once(self.participant()?, charges) {
+            Ok(is_done) => Ok(is_done),
+            Err(fault) => Err(self.trouble(fault)),
+        }
+    }
+
+    #[inline(always)]
     fn participant(&self) -> Result<Participant, Trouble> {
         self.segment().participant().map_err(attach_trouble)
     }
@@ -237,16 +252,6 @@ impl LimitSet {
 pub(crate) struct Granted {
     pub(crate) ticket: u64,
     pub(crate) admitted: Admitted,
-}
-
-impl Granted {
-    #[inline(always)]
-    fn of(answer: AtOnce) -> Option<Self> {
-        match answer {
-            AtOnce::Granted { ticket, admitted } => Some(Self { ticket, admitted }),
-            AtOnce::NotThere | AtOnce::Unclear => None,
-        }
-    }
 }
 
 #[cold]

@@ -67,6 +67,15 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// What it is, if its keys were looked up before and it has no label of its own.
+    #[inline]
+    pub(crate) fn resolved(&self) -> Option<&'a ResolvedRequest> {
+        match (&self.asked, self.label) {
+            (Asked::Resolved(it), None) => Some(it),
+            _ => None,
+        }
+    }
+
     fn by_key(pairs: impl Iterator<Item = (&'a str, u64)>) -> Self {
         Self { asked: Asked::ByKey(pairs.collect()), label: None }
     }
@@ -103,6 +112,7 @@ impl<'a, K: Borrow<str> + Eq + Hash, S: BuildHasher> From<&'a HashMap<K, u64, S>
 }
 
 impl<'a> From<&'a ResolvedRequest> for Request<'a> {
+    #[inline]
     fn from(resolved: &'a ResolvedRequest) -> Self {
         Self { asked: Asked::Resolved(resolved), label: None }
     }
@@ -119,6 +129,14 @@ pub struct ResolvedRequest {
     named: u64,
     label: Option<Arc<str>>,
     digest: u64,
+}
+
+impl ResolvedRequest {
+    /// Its name in events.
+    #[inline]
+    pub(crate) fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
 }
 
 /// Builds a [`ResolvedRequest`].
@@ -247,6 +265,15 @@ impl Keys {
             Asked::ByKey(amounts) => self.named(amounts.iter().copied())?,
         };
         if wants.named() == 0 { Err(BadRequest::NothingMore) } else { Ok(wants) }
+    }
+
+    /// What a resolved request wants, if that is of rates alone, and of none that keeps cells; none if not, or if it is
+    /// not for these limits.
+    #[inline(always)]
+    pub(crate) fn plain_rates<'r>(&self, request: &'r ResolvedRequest) -> Option<&'r Wants> {
+        let others = !self.table.plain_rates();
+        (request.digest == self.table.digest() && request.wants.named() & others == 0)
+            .then_some(&request.wants)
     }
 
     /// What a request wants of rates alone; it must not name a permit. `scratch` is where it is put unless it was resolved

@@ -325,13 +325,8 @@ fn survives(act: Act) {
 // ---- defects ----
 
 /// Defects that a victim's death shows.
-const OF_THE_VICTIM: [&str; 5] = [
-    "no_journal",
-    "length_after_word",
-    "stale_old_value",
-    "commit_before_apply",
-    ENTRY_NOT_NAMED.name,
-];
+const OF_THE_VICTIM: [&str; 5] =
+    ["no_journal", "length_after_word", "stale_old_value", "commit_before_apply", ENTRY_NOT_NAMED.name];
 /// One that takes a journal with a past: what was written there last names other words.
 const ENTRY_NOT_NAMED: Mutation = Mutation {
     name: "entry_not_named",

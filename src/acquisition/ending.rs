@@ -78,13 +78,13 @@ impl LimitSet {
     /// Ends an acquisition.
     #[inline]
     fn finish(&self, charges: &[Charge], ending: Ending, patience: u64) -> Result<(), Trouble> {
+        if let Ending::Released(admitted) = ending
+            && !admitted.on_trial()
+            && self.release_at_once(charges)?
+        {
+            return Ok(());
+        }
         self.locked_at_no_time(patience, |engine, guard| {
-            if let Ending::Released(admitted) = ending
-                && !admitted.on_trial()
-                && engine.release_at_once(guard, charges).is_some()
-            {
-                return Ok(());
-            }
             let needs_time = engine.end_needs_time(guard, ending)?;
             let now = if needs_time {
                 engine.now(guard, self.clock().reading())?

@@ -200,11 +200,15 @@ impl<'a, E: Env> Block<'a, E> {
     /// a hurry: a guard that is handed on within results costs more than the lock.
     #[inline(always)]
     pub fn take(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
+        if self.take_free(me.word()) { Ok(Taken::new(me, How::AtOnce)) } else { self.take_held(me, until) }
+    }
+
+    /// Takes the lock if it is free, for the participant whose word this is, and nothing else: for those who
+    /// [free](Self::free) it themselves, come what may.
+    #[inline(always)]
+    pub(crate) fn take_free(&self, mine: u32) -> bool {
         // Releasing too: whoever reads our name here must also see the generation it belongs to.
-        match self.env.cas32(self.lock, 0, me.word(), AcqRel) {
-            Ok(_) => Ok(Taken::new(me, How::AtOnce)),
-            Err(_) => self.take_held(me, until),
-        }
+        self.env.cas32(self.lock, 0, mine, AcqRel).is_ok()
     }
 
     /// Takes a lock that somebody had a moment ago.

@@ -60,6 +60,9 @@ pub trait Env {
     fn wake_one(&self, word: &Self::U32);
     /// Wakes all sleepers on `word`.
     fn wake_all(&self, word: &Self::U32);
+    /// Frees a lock whose word is `mine`, with release ordering; false, and nothing has happened, if it is anything else.
+    /// Nobody but its holder changes the word of a lock that is held: to look and then to store is as good as one step.
+    fn free(&self, lock: &Self::U32, mine: u32) -> bool;
     /// Frees a lock that is held, with release ordering, and wakes all sleepers on `doorbell`. One step: no death comes
     /// between the parts.
     fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32);

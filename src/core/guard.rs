@@ -1,6 +1,6 @@
 //! The lock of a block, held: from the moment it is taken to the unlocking, which also wakes whom the holder has rung.
 
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::block::{Bell, Block, Fault};
 use super::env::Env;
@@ -149,16 +149,28 @@ impl<'a, E: Env> Guard<'a, E> {
         if let Some(doorbell) = self.doorbell.take() {
             return block.unlock_and_wake(self.me, doorbell);
         }
-        if block.env.load32(block.lock, Relaxed) != self.me.word() {
-            return block.found_other_hands();
-        }
-        block.env.store32(block.lock, 0, Release);
-        block.wake_a_sleeper();
-        Ok(())
+        block.free(self.me.word())
     }
 }
 
 impl<E: Env> Block<'_, E> {
+    /// Frees the lock, which the participant holds whose word this is.
+    #[inline(always)]
+    pub(crate) fn free(&self, mine: u32) -> Result<(), Fault> {
+        if !self.env.free(self.lock, mine) {
+            return self.found_other_hands();
+        }
+        self.wake_a_sleeper();
+        Ok(())
+    }
+
+    /// Whether there is nothing for a new holder to make whole, and the segment is still in use.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self) -> bool {
+        let change = self.env.load64(self.change, Relaxed);
+        journal_words(change) == 0 && self.env.load64(self.closed, Relaxed) == 0
+    }
+
     /// What has to follow when the lock was freed: wakes one of those who sleep for it, if there are any.
     #[inline(always)]
     fn wake_a_sleeper(&self) {

@@ -87,9 +87,8 @@ impl<'a, E: Env> Guard<'a, E> {
     /// Starts a transaction. Only one can be open, since it borrows the guard.
     #[inline(always)]
     pub fn begin(&mut self) -> Transaction<'_, 'a, E> {
-        let block = self.block();
-        let change = block.env.load64(block.change, Relaxed) & !LENGTH_MASK;
-        Transaction { guard: self, progress: Progress { change, room: block.journal } }
+        let progress = Progress::begin(self.block());
+        Transaction { guard: self, progress }
     }
 }
 
@@ -143,15 +142,36 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
     /// Makes the changes final, with one store.
     #[inline(always)]
     pub fn commit(mut self) {
-        if self.progress.is_under_way() {
-            self.progress.change = ended(self.progress.change);
-            let block = self.guard.block();
-            block.env.store64(block.change, self.progress.change, Release);
-        }
+        self.progress.commit(self.guard.block());
     }
 }
 
-impl<E: Env> Progress<'_, E> {
+impl<'a, E: Env> Progress<'a, E> {
+    /// Nothing was changed yet.
+    #[inline(always)]
+    pub(crate) fn begin(block: &Block<'a, E>) -> Self {
+        Self { change: block.env.load64(block.change, Relaxed) & !LENGTH_MASK, room: block.journal }
+    }
+
+    /// Makes the changes final, with one store.
+    #[inline(always)]
+    pub(crate) fn commit(&mut self, block: &Block<'_, E>) {
+        if self.is_under_way() {
+            self.change = ended(self.change);
+            block.env.store64(block.change, self.change, Release);
+        }
+    }
+
+    /// Undoes the changes.
+    #[inline(always)]
+    pub(crate) fn abandon(&self, block: &Block<'_, E>) {
+        if self.is_under_way() {
+            // The entries are our own, so this cannot find them damaged, short of somebody else's stray
+            // write; the next holder would then find the same and report it.
+            let _ = block.undo();
+        }
+    }
+
     /// Whether anything was changed.
     #[inline(always)]
     fn is_under_way(&self) -> bool {
@@ -191,11 +211,7 @@ impl<E: Env> Progress<'_, E> {
 impl<E: Env> Drop for Transaction<'_, '_, E> {
     #[inline(always)]
     fn drop(&mut self) {
-        if self.progress.is_under_way() {
-            // The entries are our own, so this cannot find them damaged, short of somebody else's stray
-            // write; the next holder would then find the same and report it.
-            let _ = self.guard.block().undo();
-        }
+        self.progress.abandon(self.guard.block());
     }
 }
 
@@ -222,7 +238,8 @@ impl<E: Env> Block<'_, E> {
     fn undo(&self) -> Result<(), Fault> {
         let env = self.env;
         let change = env.load64(self.change, Relaxed);
-        let entries = Entries { length: journal_words(change), room: self.journal.len(), words: self.words.len() };
+        let entries =
+            Entries { length: journal_words(change), room: self.journal.len(), words: self.words.len() };
         let read = |place: usize| self.journal.get(place).map_or(0, |word| env.load64(word, Relaxed));
         // Look at all of them before the first store: a damaged journal changes nothing.
         entries.each(read, |_, _| ())?;

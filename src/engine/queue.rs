@@ -163,6 +163,7 @@ impl<'a, E: Env> Engine<'a, E> {
     }
 
     /// Whether somebody in a queue of this length wants a limit; none if only a look at everybody can tell.
+    #[inline(always)]
     fn is_limit_waited_for(&self, length: u64, limit: usize) -> Result<Option<bool>, Fault> {
         let word = |word| self.block.get(self.table.map.rule(limit, word));
         if word(RuleWord::Enqueued)? != word(RuleWord::Dequeued)? {
@@ -174,6 +175,7 @@ impl<'a, E: Env> Engine<'a, E> {
     }
 
     /// Whether somebody in a queue of this length wants one of these limits, or may want it. Only with the lock.
+    #[inline(always)]
     pub(super) fn may_be_waited_for(&self, length: u64, among: u64) -> bool {
         let mut mask = among;
         while mask != 0 {

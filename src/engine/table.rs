@@ -13,6 +13,9 @@ pub struct Table {
     pub(crate) map: StateMap,
     pub(crate) is_manual: bool,
     entries: Vec<Entry>,
+    /// Where the row of slot 1 is, and how far it is to the next.
+    first_row: usize,
+    row_stride: usize,
     /// Which limits are permits.
     permits: u64,
     /// Which are not.
@@ -108,6 +111,8 @@ impl Table {
         let digest = Fnv::new().bytes(&limits.encode()).0;
         Self {
             map,
+            first_row: map.holding_rows(),
+            row_stride: 1 + entries.len(),
             is_manual: clock == Clock::Manual,
             entries,
             permits,
@@ -155,6 +160,12 @@ impl Table {
         self.with_cells
     }
 
+    /// Those that keep none.
+    #[inline]
+    pub(crate) fn plain_rates(&self) -> u64 {
+        self.rates & !self.with_cells
+    }
+
     /// All limits, a bit for each.
     pub fn all(&self) -> u64 {
         u64::MAX.checked_shr(64 - u32::try_from(self.entries.len()).unwrap_or(64).min(64)).unwrap_or(0)
@@ -182,6 +193,12 @@ impl Table {
 
     pub(crate) fn refunds(&self, limit: usize) -> bool {
         self.entries.get(limit).and_then(|entry| entry.rate).is_none_or(|(algorithm, _)| algorithm.refunds())
+    }
+
+    /// First word of a slot's row.
+    #[inline(always)]
+    pub(super) fn row(&self, slot: u32) -> usize {
+        (slot as usize).wrapping_sub(1).wrapping_mul(self.row_stride).wrapping_add(self.first_row)
     }
 
     #[inline]

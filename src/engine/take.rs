@@ -93,7 +93,7 @@ impl<E: Env> Engine<'_, E> {
         owing: u64,
         now: u64,
     ) -> Result<bool, Fault> {
-        let row = self.holdings().row(who.slot);
+        let row = self.table.row(who.slot);
         for (limit, amount) in wants.iter() {
             match self.take_one::<true>(&mut change.progress, Wish { row, limit, amount, owing, now }) {
                 Some(true) => {}
@@ -125,7 +125,8 @@ impl<E: Env> Engine<'_, E> {
         let words: &[E::U64; 5] = block.row(entry.first_word)?;
         let (level, remainder, at) = match entry.kind() {
             Kind::Permits => {
-                let ([capacity, ..], [level, at, remainder, ..]) = (block.values(numbers), block.values(words));
+                let ([capacity, ..], [level, at, remainder, ..]) =
+                    (block.values(numbers), block.values(words));
                 let Some(level) = level.checked_add(amount).filter(|level| *level <= capacity) else {
                     return Some(false);
                 };
@@ -172,7 +173,8 @@ impl<E: Env> Engine<'_, E> {
             let word = block.row(index)?;
             progress.change(block, index, word, block.values(word), [value])?;
         }
-        let three = [(Word::Level, changes.level), (Word::At, changes.at), (Word::Remainder, changes.remainder)];
+        let three =
+            [(Word::Level, changes.level), (Word::At, changes.at), (Word::Remainder, changes.remainder)];
         Some(Some(three.map(|(word, value)| value.unwrap_or_else(|| state.word(word)))))
     }
 

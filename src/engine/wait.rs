@@ -109,7 +109,7 @@ impl<E: Env> Engine<'_, E> {
         self.adopt(guard)?;
         let mask = wants.demand();
         let in_order = self.table.order == Order::Arrival;
-        let (is_first, gate) = match self.enter_with_cells(guard, wants, owing, When::At(now)) {
+        let (is_first, gate) = match self.enter_at_once(guard, wants, owing, When::At(now)) {
             AtOnce::Granted { ticket, admitted } => return Ok(Entered::Granted { ticket, admitted }),
             AtOnce::NotThere => (true, None),
             AtOnce::Unclear => {

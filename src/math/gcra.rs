@@ -21,7 +21,7 @@ struct Arrival {
 }
 
 impl Arrival {
-    #[inline]
+    #[inline(always)]
     fn read(rule: &Rule, state: &impl State, now: u64) -> Self {
         let at = state.word(Word::At).max(now);
         let part = state.word(Word::Remainder).min(rule.capacity - 1);
@@ -32,7 +32,7 @@ impl Arrival {
         Self { ahead, at }
     }
 
-    #[inline]
+    #[inline(always)]
     fn changes(&self, rule: &Rule) -> Changes {
         let (nanos, part) = divide(self.ahead, rule.capacity);
         Changes::NONE
@@ -43,7 +43,7 @@ impl Arrival {
 }
 
 /// Time that so many units take.
-#[inline]
+#[inline(always)]
 fn time_of(rule: &Rule, units: u64) -> u128 {
     u128::from(units) * u128::from(rule.window)
 }
@@ -57,7 +57,7 @@ impl Method for Gcra {
         Arrival { ahead: 0, at: now }.changes(rule)
     }
 
-    #[inline]
+    #[inline(always)]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
         let mut arrival = Arrival::read(rule, state, now);
         arrival.ahead += time_of(rule, amount);

@@ -19,7 +19,7 @@ struct Meter {
 }
 
 impl Meter {
-    #[inline]
+    #[inline(always)]
     fn read(rule: &Rule, state: &impl State, now: u64) -> Self {
         let at = state.word(Word::At);
         let (leaked, remainder) = rule.flow(now.saturating_sub(at), state.word(Word::Remainder));
@@ -29,7 +29,7 @@ impl Meter {
         Self { level, at: at.max(now), remainder }
     }
 
-    #[inline]
+    #[inline(always)]
     fn changes(&self) -> Changes {
         Changes::NONE.set(Word::Level, self.level).set(Word::At, self.at).set(Word::Remainder, self.remainder)
     }
@@ -44,7 +44,7 @@ impl Method for LeakyBucket {
         Meter { level: 0, at: now, remainder: 0 }.changes()
     }
 
-    #[inline]
+    #[inline(always)]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
         let mut meter = Meter::read(rule, state, now);
         let level = u128::from(meter.level) + u128::from(amount);

@@ -179,7 +179,7 @@ algorithms! {
 }
 
 /// [`Rule::acquire`] by a method.
-#[inline]
+#[inline(always)]
 fn acquire<M: Method>(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
     match amount {
         0 => Verdict::Admit(Changes::NONE),
@@ -190,7 +190,12 @@ fn acquire<M: Method>(rule: &Rule, state: &impl State, now: u64, amount: u64) ->
 
 /// [`Rule::settle`] by a method.
 #[inline(always)]
-fn settle<M: Method>(rule: &Rule, [level, at, remainder]: [u64; 3], now: u64, amount: u64) -> Option<Settled> {
+fn settle<M: Method>(
+    rule: &Rule,
+    [level, at, remainder]: [u64; 3],
+    now: u64,
+    amount: u64,
+) -> Option<Settled> {
     if !M::IS_PLAIN {
         return None;
     }

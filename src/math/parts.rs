@@ -132,7 +132,7 @@ pub(crate) struct Rule {
 
 impl Rule {
     /// `capacity` units per window; as many at once, ten sub-windows, windows from the start of set time.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(algorithm: Algorithm, capacity: u64, window_nanos: u64) -> Self {
         let capacity = capacity.clamp(1, MAX_CAPACITY);
         let window = window_nanos.clamp(1, MAX_WINDOW_NANOS);
@@ -147,21 +147,21 @@ impl Rule {
     }
 
     /// Most units at once, where the algorithm tells them from the capacity.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_burst(mut self, burst: u64) -> Self {
         self.burst = burst.clamp(1, MAX_CAPACITY);
         self
     }
 
     /// Sub-windows of a sliding window.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_resolution(mut self, resolution: u32) -> Self {
         self.resolution = resolution.clamp(1, MAX_RESOLUTION);
         self
     }
 
     /// Unix time minus set time, in nanoseconds: fixed windows are aligned by it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_wall_offset(mut self, wall_offset: u64) -> Self {
         self.wall_offset = wall_offset;
         self
@@ -191,7 +191,7 @@ impl Rule {
 
     /// Units that flow in `elapsed` at the rate of the limit, and the part of a unit left over, in units of
     /// 1/window. Carried from call to call, the sum of all parts is exact, whatever the steps.
-    #[inline]
+    #[inline(always)]
     pub(super) fn flow(&self, elapsed: u64, remainder: u64) -> (u128, u64) {
         divide(
             u128::from(elapsed) * u128::from(self.capacity) + u128::from(self.part(remainder)),
@@ -207,14 +207,14 @@ impl Rule {
     }
 
     /// A stored remainder as far as it can be one.
-    #[inline]
+    #[inline(always)]
     fn part(&self, remainder: u64) -> u64 {
         remainder.min(self.window - 1)
     }
 }
 
 /// Quotient and remainder. The divisor is not 0; the compiler does not know that, and should not have to think of a panic.
-#[inline]
+#[inline(always)]
 pub(super) fn divide(number: u128, by: u64) -> (u128, u64) {
     let by = NonZeroU64::new(by).unwrap_or(NonZeroU64::MIN);
     // Nearly always the number fits 64 bits, and dividing those is several times faster.
@@ -225,7 +225,7 @@ pub(super) fn divide(number: u128, by: u64) -> (u128, u64) {
 }
 
 /// Quotient, rounded up. The divisor is not 0.
-#[inline]
+#[inline(always)]
 pub(super) fn divide_up(number: u128, by: u64) -> u128 {
     let (quotient, remainder) = divide(number, by);
     quotient + u128::from(remainder != 0)
@@ -238,7 +238,7 @@ fn divide_large(number: u128, by: NonZeroU64) -> (u128, u64) {
 }
 
 /// The number if it fits 64 bits, else the largest that does.
-#[inline]
+#[inline(always)]
 pub(super) fn low(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }

@@ -21,7 +21,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    #[inline]
+    #[inline(always)]
     fn read(rule: &Rule, state: &impl State, now: u64) -> Self {
         let at = state.word(Word::At);
         let (flown, remainder) = rule.flow(now.saturating_sub(at), state.word(Word::Remainder));
@@ -29,7 +29,7 @@ impl Bucket {
         Self { tokens: signed(tokens), at: at.max(now), remainder }.clamped(rule)
     }
 
-    #[inline]
+    #[inline(always)]
     fn clamped(mut self, rule: &Rule) -> Self {
         if self.tokens >= rule.burst.cast_signed() {
             (self.tokens, self.remainder) = (rule.burst.cast_signed(), 0);
@@ -37,7 +37,7 @@ impl Bucket {
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn changes(&self) -> Changes {
         Changes::NONE
             .set(Word::Level, self.tokens.cast_unsigned())
@@ -55,7 +55,7 @@ impl Method for TokenBucket {
         Bucket { tokens: rule.burst.cast_signed(), at: now, remainder: 0 }.changes()
     }
 
-    #[inline]
+    #[inline(always)]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
         let mut bucket = Bucket::read(rule, state, now);
         let missing = i128::from(amount) - i128::from(bucket.tokens);

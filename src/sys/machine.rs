@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::liveness::Descriptors;
 use super::barrier::{self, BLIND_NANOS};
+use super::liveness::Descriptors;
 use super::{clock, futex};
 use crate::core::{Env, Waited, Waiting};
 
@@ -111,6 +111,15 @@ impl Env for Machine {
     #[cold]
     fn wake_all(&self, word: &AtomicU32) {
         futex::wake(word, i32::MAX);
+    }
+
+    #[inline(always)]
+    fn free(&self, lock: &AtomicU32, mine: u32) -> bool {
+        let is_ours = lock.load(Ordering::Relaxed) == mine;
+        if is_ours {
+            lock.store(0, Ordering::Release);
+        }
+        is_ours
     }
 
     #[cold]

@@ -13,13 +13,8 @@ use crate::support::{self, Random};
 use crate::{Scene, new_twin, victim};
 
 /// Defects that a victim's death shows.
-const OF_THE_VICTIM: [&str; 5] = [
-    "no_journal",
-    "length_after_word",
-    "stale_old_value",
-    "commit_before_apply",
-    ENTRY_DROPPED.name,
-];
+const OF_THE_VICTIM: [&str; 5] =
+    ["no_journal", "length_after_word", "stale_old_value", "commit_before_apply", ENTRY_DROPPED.name];
 const ENTRY_DROPPED: Mutation = Mutation {
     name: "entry_dropped",
     breaks: "the thirteenth word of a transaction, which is one of the item or its list, changes before its entry counts",

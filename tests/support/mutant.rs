@@ -552,6 +552,16 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
     }
 
+    fn free(&self, lock: &E::U32, mine: u32) -> bool {
+        self.catch_up();
+        self.is_holder.set(false);
+        self.is_thief.set(false);
+        match self.effect {
+            Effect::RelaxStores(Class::Lock) => self.of.env.cas32(lock, mine, 0, Relaxed).is_ok(),
+            _ => self.of.env.free(lock, mine),
+        }
+    }
+
     fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32) {
         self.catch_up();
         let is_tampered_with = match self.effect {
