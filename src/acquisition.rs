@@ -4,7 +4,6 @@ mod again;
 mod ending;
 
 use std::borrow::Borrow;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::thread::LocalKey;
@@ -47,14 +46,20 @@ use crate::sys::{clock, fork};
 /// ```
 #[must_use = "dropping it releases what was acquired"]
 pub struct Acquisition<S: Borrow<LimitSet> = LimitSet> {
-    set: S,
-    held: Recycled<Held>,
+    /// The set it was acquired from is its owner.
+    held: Recycled<S, Held>,
 }
 
 /// What an acquisition knows, apart from its set.
 #[derive(Default)]
 struct Held {
+    /// What was granted.
+    wants: Wants,
+    /// Of which limits of it reports were owed then.
+    owing: u64,
+    /// The same limit by limit, as it stands now; only once something about it [has changed](Self::spread).
     charges: SmallVec<[Charge; 4]>,
+    is_spread: bool,
     /// Which limits were named, be it with nothing.
     named: u64,
     ticket: u64,
@@ -70,14 +75,37 @@ impl Held {
     /// Says anew whatever it says: what was granted, reports being owed of the limits in `owing`.
     #[inline(always)]
     fn begin(&mut self, wants: &Wants, owing: u64, table: &Table, granted: &Granted) {
-        let Self { charges, named, ticket, admitted, epoch, is_enforced, is_over, pool_index } = self;
-        (*named, *ticket, *admitted) = (wants.named(), granted.ticket, granted.admitted);
-        (*epoch, *is_enforced, *is_over, *pool_index) = (fork::epoch(), true, false, None);
-        charges.clear();
-        charges.reserve(wants.demand().count_ones() as usize);
-        // One by one: as a whole they would be made elsewhere first.
-        for charge in Charge::of(wants, owing, table, granted.ticket) {
-            charges.push(charge);
+        self.wants.copy(wants);
+        self.owing = owing & table.reporting() & wants.demand();
+        (self.named, self.ticket, self.admitted) = (wants.named(), granted.ticket, granted.admitted);
+        (self.epoch, self.pool_index) = (fork::epoch(), None);
+        (self.is_spread, self.is_enforced, self.is_over) = (false, true, false);
+    }
+
+    /// What is charged, limit by limit, to be changed.
+    fn spread(&mut self, table: &Table) -> &mut SmallVec<[Charge; 4]> {
+        if !std::mem::replace(&mut self.is_spread, true) {
+            self.charges.clear();
+            self.charges.extend(Charge::of(&self.wants, self.owing, table, self.ticket));
+        }
+        &mut self.charges
+    }
+
+    /// What is charged of each limit now.
+    fn charged(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
+        let granted = (!self.is_spread).then(|| self.wants.iter()).into_iter().flatten();
+        let changed = self.is_spread.then_some(&self.charges).into_iter().flatten();
+        granted.chain(changed.map(|charge| (charge.limit(), charge.charged)))
+    }
+
+    /// Of which limits reports are owed.
+    #[inline]
+    fn owed(&self) -> u64 {
+        if self.is_spread {
+            let owed = self.charges.iter().filter(|charge| charge.owes_report);
+            owed.fold(0, |all, charge| all | 1 << charge.limit())
+        } else {
+            self.owing
         }
     }
 }
@@ -85,7 +113,7 @@ impl Held {
 impl Recycle for Held {
     fn spares() -> &'static LocalKey<Spares<Self>> {
         thread_local! {
-            static SPARES: Spares<Held> = const { RefCell::new(Vec::new()) };
+            static SPARES: Spares<Held> = const { Spares::new() };
         }
         &SPARES
     }
@@ -95,22 +123,23 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     /// Owing reports of the limits in `owing`, of those that need one.
     #[inline(always)]
     pub(crate) fn new(set: S, wants: &Wants, owing: u64, granted: &Granted) -> Self {
-        let mut held = Recycled::<Held>::used_or_new();
-        held.begin(wants, owing, &set.borrow().keys().table, granted);
-        Self { set, held }
+        let mut held = Recycled::<S, Held>::used_or_new(set);
+        let (set, grant) = held.both();
+        grant.begin(wants, owing, &set.borrow().keys().table, granted);
+        Self { held }
     }
 
     pub(crate) fn not_enforced(set: S) -> Self {
-        let mut held = Recycled::<Held>::used_or_new();
+        let mut held = Recycled::used_or_new(set);
         *held = Held { epoch: fork::epoch(), ..Held::default() };
-        Self { set, held }
+        Self { held }
     }
 
     /// The same acquisition, which knows its set in another way.
     pub(crate) fn of<T: Borrow<LimitSet>>(mut self, set: T) -> Acquisition<T> {
-        let mut nothing = Recycled::<Held>::used_or_new();
-        *nothing = Held { is_over: true, ..Held::default() };
-        Acquisition { set, held: std::mem::replace(&mut self.held, nothing) }
+        let mut held = Recycled::<T, Held>::used_or_new(set);
+        *held = std::mem::replace(&mut *self.held, Held { is_over: true, ..Held::default() });
+        Acquisition { held }
     }
 
     /// Its end says nothing about the other side.
@@ -119,8 +148,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     }
 
     /// The set it was acquired from.
+    #[inline]
     pub fn set(&self) -> &LimitSet {
-        self.set.borrow()
+        self.held.owner().borrow()
     }
 
     /// The config map of the set.
@@ -151,8 +181,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     /// How much of a limit is charged or held now; none if it was left alone.
     pub fn charged(&self, key: &str) -> Option<u64> {
         let limit = self.set().keys().find(key).ok()?;
-        let found = self.held.charges.iter().find(|charge| charge.limit() == limit);
-        found.map(|charge| charge.charged).or((self.held.named >> limit & 1 != 0).then_some(0))
+        let found = self.held.charged().find(|(of, _)| *of == limit).map(|(_, charged)| charged);
+        found.or((self.held.named >> limit & 1 != 0).then_some(0))
     }
 
     /// Reports that `used` of what was requested was used. What was not is given back, if the limit's algorithm can
@@ -221,22 +251,23 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if self.held.epoch != fork::epoch() {
             return Err(AcquireError::Forked);
         }
-        let owing = |charge: &Charge| u64::from(charge.owes_report) << charge.limit();
-        let owed: u64 = self.held.charges.iter().map(owing).sum();
-        let Granted { ticket, admitted } = self.set().try_enter(&wants, !owed)??;
+        let Granted { ticket, admitted } = self.set().try_enter(&wants, !self.held.owed())??;
         if wants.demand() != 0 {
             // What the other side says from now on is about what was admitted last.
             self.held.admitted = admitted;
         }
         self.held.named |= wants.named();
-        for more in Charge::of(&wants, u64::MAX, &self.set.borrow().keys().table, ticket) {
-            match self.held.charges.iter_mut().find(|charge| charge.limit() == more.limit()) {
+        let (set, held) = self.held.both();
+        let table = &set.borrow().keys().table;
+        let charges = held.spread(table);
+        for more in Charge::of(&wants, u64::MAX, table, ticket) {
+            match charges.iter_mut().find(|charge| charge.limit() == more.limit()) {
                 Some(charge) => {
                     charge.requested = charge.requested.saturating_add(more.requested);
                     charge.charged = charge.charged.saturating_add(more.charged);
                     charge.owes_report |= more.owes_report;
                 }
-                None => self.held.charges.push(more),
+                None => charges.push(more),
             }
         }
         Ok(())
@@ -258,11 +289,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     #[inline]
     pub fn release_in_place(&mut self) -> Result<(), UsageError> {
         self.end(self.released(), self.set().segment().patience())?;
-        if self.held.charges.iter().any(|charge| charge.owes_report) {
-            Err(self.unreported())
-        } else {
-            Ok(())
-        }
+        if self.held.owed() == 0 { Ok(()) } else { Err(self.unreported()) }
     }
 
     /// Ends the acquisition as if it had not been: permits return, and charges too where the limit's algorithm can
@@ -310,14 +337,14 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         let retry_after = retry_after.map_or(0, clock::nanos);
         let report = Report { admitted: self.held.is_enforced.then_some(self.held.admitted), retry_after };
         self.is_no_trial();
-        Ok((std::mem::take(&mut self.held.charges), report))
+        let (set, held) = self.held.both();
+        Ok((std::mem::take(held.spread(&set.borrow().keys().table)), report))
     }
 
     #[cold]
     fn unreported(&self) -> UsageError {
-        let owing = self.held.charges.iter().filter(|charge| charge.owes_report);
-        let keys = owing.map(|charge| self.set().keys().name(charge.limit()).to_owned()).collect();
-        UsageError::Unreported { keys }
+        let owed = (0..u64::BITS as usize).filter(|limit| self.held.owed() >> limit & 1 != 0);
+        UsageError::Unreported { keys: owed.map(|limit| self.set().keys().name(limit).to_owned()).collect() }
     }
 
     fn released(&self) -> Ending {
@@ -335,15 +362,16 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
                 held: if held.is_empty() { "nothing".into() } else { held },
             });
         };
-        let place = self.held.charges.iter().position(|charge| charge.limit() == limit);
+        let nothing = Charge::new(limit, 0, false, self.held.ticket);
+        let (set, held) = self.held.both();
+        let charges = held.spread(&set.borrow().keys().table);
+        let place = charges.iter().position(|charge| charge.limit() == limit);
         let place = place.unwrap_or_else(|| {
             // Named with nothing.
-            let nothing = Charge::new(limit, 0, false, self.held.ticket);
-            self.held.charges.push(nothing);
-            self.held.charges.len() - 1
+            charges.push(nothing);
+            charges.len() - 1
         });
-        let charge = self.held.charges.get(place).copied();
-        Ok((place, charge.unwrap_or(Charge::new(limit, 0, false, self.held.ticket))))
+        Ok((place, charges.get(place).copied().unwrap_or(nothing)))
     }
 
     /// Changes what is charged of one limit; gives how much was given back.
@@ -351,8 +379,10 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if self.held.epoch != fork::epoch() {
             return Err(UsageError::Forked);
         }
-        let Some(charge) = self.held.charges.get_mut(place) else { return Ok(0) };
-        let keys = self.set.borrow().keys();
+        let (set, held) = self.held.both();
+        let set = set.borrow();
+        let Some(charge) = held.charges.get_mut(place) else { return Ok(0) };
+        let keys = set.keys();
         let key = || keys.name(charge.limit()).to_owned();
         if to > charge.charged && keys.table.is_permit(charge.limit()) {
             return Err(UsageError::Permits { key: key(), more: to - charge.charged });
@@ -366,8 +396,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             return Ok(0);
         }
         let before = *charge;
-        let charged =
-            self.set.borrow().locked(|engine, guard, now| engine.recharge(guard, &before, to, now))?;
+        let charged = set.locked(|engine, guard, now| engine.recharge(guard, &before, to, now))?;
         charge.charged = charged;
         charge.owes_report = false;
         Ok(before.charged.saturating_sub(charged))
@@ -377,8 +406,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
 impl<S: Borrow<LimitSet>> fmt::Debug for Acquisition<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut map = f.debug_map();
-        for charge in &self.held.charges {
-            map.entry(&self.set().keys().name(charge.limit()), &charge.charged);
+        for (limit, charged) in self.held.charged() {
+            map.entry(&self.set().keys().name(limit), &charged);
         }
         map.finish()
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::answer::{AcquireError, Statuses, Trouble, Unavailable};
 use crate::core::{Fault, Guard, Participant, Until};
 use crate::engine::{
-    Admitted, AtOnce, Charge, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants, When,
+    Admitted, AtOnce, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants, When,
 };
 use crate::error::{AttachError, SyncError};
 use crate::events;
@@ -90,10 +90,10 @@ impl LimitSet {
         })
     }
 
-    /// Releases what was acquired if nothing else is to be seen to; false if there is.
+    /// Gives permits back if nothing else is to be seen to; false if there is.
     #[inline(always)]
-    pub(crate) fn release_at_once(&self, charges: &[Charge]) -> Result<bool, Trouble> {
-        match self.engine().release_at_once(self.participant()?, charges) {
+    pub(crate) fn give_at_once(&self, permits: impl Iterator<Item = (usize, u64)>) -> Result<bool, Trouble> {
+        match self.engine().give_at_once(self.participant()?, permits) {
             Ok(is_done) => Ok(is_done),
             Err(fault) => Err(self.trouble(fault)),
         }

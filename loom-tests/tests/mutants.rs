@@ -42,6 +42,7 @@ impl Sign {
 const TWO_INSIDE: Sign = Sign::Broken("came in");
 const DEPOSED: Sign = Sign::Broken("Deposed");
 const TORN: Sign = Sign::Broken("half a transaction was found");
+const DAMAGED: Sign = Sign::Broken("value: DamagedJournal");
 const TORN_SNAPSHOT: Sign = Sign::Broken("half a transaction was seen");
 const FALSE_ALARM: Sign = Sign::Broken("a whole block was called DamagedJournal");
 const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are");
@@ -64,8 +65,8 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("name_before_generation", "newcomer_is_alive", TORN),
     ("judge_without_acquire", "newcomer_is_alive", TORN),
     ("judge_without_acquire", "snapshot_beside_a_newcomer", FALSE_ALARM),
-    ("generation_without_release", "successor_betrays_death", TORN),
-    ("generation_without_acquire", "successor_betrays_death", TORN),
+    ("generation_without_release", "successor_betrays_death", DAMAGED),
+    ("generation_without_acquire", "successor_betrays_death", DAMAGED),
     ("change_without_release", "snapshot_is_whole", FALSE_ALARM),
     ("commit_without_release", "snapshot_is_whole", TORN_SNAPSHOT),
     ("word_without_release", "snapshot_is_whole", TORN_SNAPSHOT),
@@ -83,7 +84,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("death_unnoticed", "lock_excludes", Sign::Endless),
     ("death_unnoticed", "thieves_are_killed", Sign::Endless),
     ("generation_not_published", "newcomer_is_alive", TORN),
-    ("generation_not_published", "slot_passes_on", DEPOSED),
+    ("generation_not_published", "slot_passes_on", Sign::Endless),
     ("generation_not_published", "slot_is_reused", DEPOSED),
     ("one_generation", "permits_return_once", LEAKED),
     ("lock_wake_lost", "lock_loses_no_wake", Sign::Deadlock),
@@ -98,8 +99,8 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("sleepers_bit_trusted", "recovery_rings", Sign::Deadlock),
     ("taken_not_counted", "permits_balance", OVER_ADMITTED),
     ("returned_twice", "permits_return_once", MISCOUNTED),
-    ("unlock_without_release", "timeout_against_grant", MISCOUNTED),
-    ("lock_without_acquire", "cancel_passes_the_grant_on", LEFT_BEHIND),
+    ("unlock_without_release", "timeout_against_grant", DAMAGED),
+    ("lock_without_acquire", "cancel_passes_the_grant_on", DAMAGED),
     ("no_journal", "timeout_against_grant", MISCOUNTED),
     ("no_journal", "cancel_passes_the_grant_on", MISCOUNTED),
     ("commit_before_apply", "the_dead_pass_their_turn_on", PLACE_LOST),
@@ -143,7 +144,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("taken_item_stays_in_line", "items_are_handed_out_once", Sign::Broken("once too often")),
     ("attempt_not_counted", "items_are_handed_out_once", ATTEMPTS_LOST),
     ("bytes_after_commit", "payload_is_whole", TORN_PAYLOAD),
-    ("unlock_without_release", "payload_is_whole", TORN_PAYLOAD),
+    ("unlock_without_release", "payload_is_whole", DAMAGED),
     ("bytes_after_commit", "result_is_whole", Sign::Broken("a result is not what was written")),
     ("end_not_journalled", "result_is_whole", Sign::Broken("what was pushed is not what there is")),
     ("owner_of_item_unknown", "dead_workers_item_returns", ITEM_LOST),

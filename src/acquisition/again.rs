@@ -26,7 +26,7 @@ impl LimitSet {
         timeout: Option<Duration>,
         over: &mut Acquisition,
     ) -> Result<bool, AcquireError> {
-        if !over.held.is_over || !over.set.is_same(self) {
+        if !over.held.is_over || !over.set().is_same(self) {
             return Ok(false);
         }
         let request = Request::from(request);

@@ -35,22 +35,43 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if std::mem::replace(&mut self.held.is_over, true) {
             return Ok(());
         }
-        let table = &self.set().keys().table;
-        let cancel = ending == Ending::Cancelled;
-        let needs_lock = self.held.admitted.on_trial() && !cancel
-            || self.held.charges.iter().any(|charge| {
-                charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit()))
-            });
         if self.held.epoch != fork::epoch() {
             return Err(UsageError::Forked);
         }
+        // Nearly always there are only permits to give back, if there is anything.
+        if let Ending::Released(admitted) = ending
+            && !admitted.on_trial()
+            && !self.held.is_spread
+            && self.held.owing == 0
+        {
+            let set = self.set();
+            let permits = self.held.wants.demand() & set.keys().table.permits();
+            if permits == 0 {
+                return Ok(());
+            }
+            let given = self.held.wants.iter().filter(|(limit, _)| permits >> limit & 1 != 0);
+            if set.give_at_once(given)? {
+                return Ok(());
+            }
+        }
+        self.end_with_guard(ending, patience)
+    }
+
+    /// The same whatever there is to do.
+    fn end_with_guard(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
+        let (set, held) = self.held.both();
+        let set = set.borrow();
+        let table = &set.keys().table;
+        let cancel = ending == Ending::Cancelled;
+        let needs_lock = held.admitted.on_trial() && !cancel
+            || held.spread(table).iter().any(|charge| {
+                charge.owes_report || charge.charged > 0 && (cancel || table.is_permit(charge.limit()))
+            });
         if !needs_lock {
             return Ok(());
         }
-        self.set
-            .borrow()
-            .finish(&self.held.charges, ending, patience)
-            .map_err(|trouble| self.end_later(ending, trouble).into())
+        let finished = set.finish(held.spread(table), ending, patience);
+        finished.map_err(|trouble| self.end_later(ending, trouble).into())
     }
 
     /// Lets go of it without an end: what it holds is returned otherwise.
@@ -78,12 +99,6 @@ impl LimitSet {
     /// Ends an acquisition.
     #[inline]
     fn finish(&self, charges: &[Charge], ending: Ending, patience: u64) -> Result<(), Trouble> {
-        if let Ending::Released(admitted) = ending
-            && !admitted.on_trial()
-            && self.release_at_once(charges)?
-        {
-            return Ok(());
-        }
         self.locked_at_no_time(patience, |engine, guard| {
             let needs_time = engine.end_needs_time(guard, ending)?;
             let now = if needs_time {

@@ -120,30 +120,10 @@ impl Holdings {
             return Ok(0);
         }
         let block = change.block();
-        match self.give_of(&mut change.progress, block, row, limit, amount) {
+        match give_of(&mut change.progress, block, self.total(limit), row + 1 + limit, amount) {
             Some(given) => Ok(given),
             None => Err(Fault::TooManyChanges { most: block.journal.len() / 2 }),
         }
-    }
-
-    /// The same of what the row at this index holds, which must be the holder's; none if its words are not there, or there
-    /// are too many changes.
-    #[inline(always)]
-    pub(crate) fn give_of<E: Env>(
-        &self,
-        progress: &mut Progress<'_, E>,
-        block: &Block<'_, E>,
-        row: usize,
-        limit: usize,
-        amount: u64,
-    ) -> Option<u64> {
-        let place = row + 1 + limit;
-        let (total_word, held_word) = (block.row(self.total(limit))?, block.row(place)?);
-        let ([total], [held]) = (block.values(total_word), block.values(held_word));
-        let given = held.min(amount);
-        progress.change(block, self.total(limit), total_word, [total], [total.saturating_sub(given)])?;
-        progress.change(block, place, held_word, [held], [held - given])?;
-        Some(given)
     }
 
     /// Returns everything a row holds to the totals, one transaction per limit.
@@ -217,4 +197,22 @@ impl Holdings {
         }
         Ok(())
     }
+}
+
+/// Takes back at most `amount` of what a holder has of a limit, whose total is one word and whose note of it is another;
+/// tells how much that was. None if the words are not there, or there are too many changes.
+#[inline(always)]
+pub(crate) fn give_of<E: Env>(
+    progress: &mut Progress<'_, E>,
+    block: &Block<'_, E>,
+    total: usize,
+    note: usize,
+    amount: u64,
+) -> Option<u64> {
+    let (total_word, note_word) = (block.row(total)?, block.row(note)?);
+    let ([taken], [held]) = (block.values(total_word), block.values(note_word));
+    let given = held.min(amount);
+    progress.change(block, total, total_word, [taken], [taken.saturating_sub(given)])?;
+    progress.change(block, note, note_word, [held], [held - given])?;
+    Some(given)
 }

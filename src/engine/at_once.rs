@@ -8,7 +8,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::take::Wish;
-use super::{Admitted, Charge, Engine, Wants};
+use super::{Admitted, Engine, Wants};
+use crate::core::holdings::give_of;
 use crate::core::{Env, Fault, Guard, Participant, Progress};
 use crate::layout::state::StateMap;
 use crate::limit::Order;
@@ -124,10 +125,14 @@ impl<E: Env> Engine<'_, E> {
         Some(AtOnce::Granted { ticket, admitted })
     }
 
-    /// Releases what was acquired, if that is of interest to nobody else: false if it is, or if the lock is taken, and
-    /// then nothing has happened.
+    /// Gives permits back, limits and how many of each, if that is of interest to nobody else: false if it is, or if the
+    /// lock is taken, and then nothing has happened.
     #[inline(always)]
-    pub fn release_at_once(&self, me: Participant, charges: &[Charge]) -> Result<bool, Fault> {
+    pub fn give_at_once(
+        &self,
+        me: Participant,
+        permits: impl Iterator<Item = (usize, u64)>,
+    ) -> Result<bool, Fault> {
         let (block, mine) = (&self.block, me.word());
         if !block.take_free(mine) {
             return Ok(false);
@@ -135,7 +140,7 @@ impl<E: Env> Engine<'_, E> {
         let mut is_done = false;
         if block.is_whole() {
             let mut progress = Progress::begin(block);
-            is_done = self.give_all(&mut progress, me, charges).is_some();
+            is_done = self.give_all(&mut progress, me, permits).is_some();
             if !is_done {
                 progress.abandon(block);
             }
@@ -144,19 +149,20 @@ impl<E: Env> Engine<'_, E> {
     }
 
     #[inline(always)]
-    fn give_all(&self, progress: &mut Progress<'_, E>, me: Participant, charges: &[Charge]) -> Option<()> {
+    fn give_all(
+        &self,
+        progress: &mut Progress<'_, E>,
+        me: Participant,
+        permits: impl Iterator<Item = (usize, u64)>,
+    ) -> Option<()> {
         let block = &self.block;
         let row = self.table.row(me.slot);
         if block.get(StateMap::QUEUE_LENGTH).ok()? != 0 || block.get(row).ok()? != me.generation {
             return None;
         }
-        for charge in charges {
-            if charge.owes_report {
-                return None;
-            }
-            if charge.charged > 0 && self.table.is_permit(charge.limit()) {
-                self.holdings().give_of(progress, block, row, charge.limit(), charge.charged)?;
-            }
+        for (limit, amount) in permits {
+            let total = self.table.entry(limit)?.first_word;
+            give_of(progress, block, total, row + 1 + limit, amount)?;
         }
         progress.commit(block);
         Some(())

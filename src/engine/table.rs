@@ -22,6 +22,8 @@ pub struct Table {
     rates: u64,
     /// Which of those keep cells.
     with_cells: u64,
+    /// Of which a report is owed.
+    reporting: u64,
     /// Which limits every request takes one of unless it says otherwise: calls and permits.
     automatic: u64,
     digest: u64,
@@ -60,9 +62,9 @@ pub(super) type Numbers = [u64; 3];
 impl Entry {
     /// The rule with these numbers; none for permits.
     #[inline(always)]
-    pub(super) fn rule(&self, [capacity, window, burst]: Numbers, wall_offset: u64) -> Option<Rule> {
+    pub(super) fn rule(&self, numbers: Numbers, wall_offset: u64) -> Option<Rule> {
         let (algorithm, resolution) = self.rate?;
-        let rule = Rule::new(algorithm, capacity, window).with_burst(burst);
+        let rule = Rule::of_numbers(algorithm, numbers);
         Some(rule.with_resolution(resolution).with_wall_offset(wall_offset))
     }
 
@@ -81,7 +83,7 @@ impl Entry {
 
 impl Table {
     pub(crate) fn new(definition: &Definition, map: StateMap, clock: Clock) -> Self {
-        let (mut permits, mut rates, mut with_cells, mut automatic) = (0, 0, 0, 0);
+        let (mut permits, mut rates, mut with_cells, mut automatic, mut reporting) = (0, 0, 0, 0, 0);
         let mut cell = map.first_cell();
         let mut entries = Vec::new();
         for (index, limit) in definition.limits.iter().enumerate() {
@@ -97,6 +99,7 @@ impl Table {
                 Some((algorithm, _)) if algorithm.is_plain() => Kind::Plain,
                 Some(_) => Kind::WithCells,
             };
+            reporting |= u64::from(limit.must_report()) << index;
             with_cells |= u64::from(kind == Kind::WithCells) << index;
             entries.push(Entry {
                 rate,
@@ -118,6 +121,7 @@ impl Table {
             permits,
             rates,
             with_cells,
+            reporting,
             automatic,
             digest,
             order: definition.order,
@@ -152,6 +156,18 @@ impl Table {
     #[inline]
     pub(crate) fn rates(&self) -> u64 {
         self.rates
+    }
+
+    /// The limits that are permits, a bit for each.
+    #[inline]
+    pub(crate) fn permits(&self) -> u64 {
+        self.permits
+    }
+
+    /// The limits of which a report is owed, a bit for each.
+    #[inline]
+    pub(crate) fn reporting(&self) -> u64 {
+        self.reporting
     }
 
     /// Those of them that keep cells.

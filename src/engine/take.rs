@@ -123,24 +123,25 @@ impl<E: Env> Engine<'_, E> {
         let numbers: &[E::U64; 3] = block.row(entry.first_number)?;
         // What one grant changes stands side by side.
         let words: &[E::U64; 5] = block.row(entry.first_word)?;
-        let (level, remainder, at) = match entry.kind() {
+        let get = |word: &E::U64| block.env.load64(word, Relaxed);
+        let (old, level, at, remainder) = match entry.kind() {
             Kind::Permits => {
-                let ([capacity, ..], [level, at, remainder, ..]) =
-                    (block.values(numbers), block.values(words));
-                let Some(level) = level.checked_add(amount).filter(|level| *level <= capacity) else {
-                    return Some(false);
-                };
+                let ([capacity, ..], old) = (numbers, block.values(words));
+                let [level, at, remainder, ..] = old;
+                let level = level.checked_add(amount).filter(|level| *level <= get(capacity));
+                let Some(level) = level else { return Some(false) };
                 self.add_one(progress, row + 1 + limit, amount)?;
-                (level, remainder, at)
+                (old, level, at, remainder)
             }
             Kind::Plain => {
                 let settled = settle(block.env, entry, numbers, words, now, amount);
                 let Some([level, remainder]) = settled.words() else { return Some(false) };
-                let [_, at, ..] = block.values(words);
-                (level, remainder, at.max(now))
+                let old = block.values(words);
+                let [_, at, ..] = old;
+                (old, level, at.max(now), remainder)
             }
             Kind::WithCells if CELLS => match self.take_of_cells(progress, limit, amount, now)? {
-                Some([level, at, remainder]) => (level, remainder, at),
+                Some([level, at, remainder]) => (block.values(words), level, at, remainder),
                 None => return Some(false),
             },
             Kind::WithCells => return None,
@@ -148,7 +149,6 @@ impl<E: Env> Engine<'_, E> {
         if entry.must_report && wish.owing >> limit & 1 != 0 {
             self.add_one(progress, row + 1 + limit, 1)?;
         }
-        let old = block.values(words);
         let [.., consumed, granted] = old;
         let new = [level, at, remainder, consumed.wrapping_add(amount), granted.wrapping_add(1)];
         progress.change(block, entry.first_word, words, old, new)?;
@@ -238,7 +238,8 @@ fn settle<E: Env>(
     amount: u64,
 ) -> Settled {
     let load = |word: &E::U64| env.load64(word, Relaxed);
-    let [level, at, remainder, ..] = words.each_ref().map(load);
+    let [level, at, remainder, ..] = words;
     let rule = entry.rule(numbers.each_ref().map(load), 0);
-    rule.and_then(|rule| rule.settle([level, at, remainder], now, amount)).unwrap_or(Settled::NOT)
+    let settled = rule.and_then(|rule| rule.settle([level, at, remainder].map(load), now, amount));
+    settled.unwrap_or(Settled::NOT)
 }

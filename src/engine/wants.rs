@@ -1,16 +1,19 @@
 //! What one request asks of the limits of a set.
 
-use smallvec::SmallVec;
+/// So many amounts need no allocation, and are copied without a look at how many there are.
+const FEW: usize = 4;
 
-/// Amounts of limits, by number. Up to four of them need no allocation.
+/// Amounts of limits, by number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
     /// Which limits are named, a bit for each.
     named: u64,
     /// Of which of them more than nothing is wanted.
     demand: u64,
-    /// How much of each of those, in the order of the bits.
-    amounts: SmallVec<[u64; 4]>,
+    /// How much of each of those, in the order of the bits: the first few; 0 where there are fewer.
+    few: [u64; FEW],
+    /// The others.
+    more: Vec<u64>,
 }
 
 impl Wants {
@@ -22,7 +25,9 @@ impl Wants {
 
     /// One of each of these limits.
     pub fn one_of_each(mask: u64) -> Self {
-        Self { named: mask, demand: mask, amounts: SmallVec::from_elem(1, mask.count_ones() as usize) }
+        let mut wants = Self { named: mask, ..Self::default() };
+        wants.fill((0..u64::BITS as usize).filter(|limit| mask >> limit & 1 != 0).map(|limit| (limit, 1)));
+        wants
     }
 
     /// Sets the amount of a limit; false if it was set before.
@@ -35,16 +40,46 @@ impl Wants {
         }
         self.named |= bit;
         if amount > 0 {
-            self.amounts.insert((self.demand & (bit - 1)).count_ones() as usize, amount);
+            let rank = (self.demand & (bit - 1)).count_ones() as usize;
             self.demand |= bit;
+            // What has no place any more among the few comes first among the others.
+            let mut moved = Some(amount);
+            for place in self.few.iter_mut().skip(rank) {
+                moved = moved.map(|amount| std::mem::replace(place, amount));
+            }
+            if let Some(moved) = moved.filter(|_| self.demand.count_ones() as usize > FEW) {
+                self.more.insert(rank.saturating_sub(FEW), moved);
+            }
         }
         true
     }
 
     /// What is wanted of these limits.
     pub fn only(&self, mask: u64) -> Self {
-        let amounts = self.iter().filter(|(limit, _)| mask >> limit & 1 != 0).map(|(_, amount)| amount);
-        Self { named: self.named & mask, demand: self.demand & mask, amounts: amounts.collect() }
+        let mut wants = Self { named: self.named & mask, ..Self::default() };
+        wants.fill(self.iter().filter(|(limit, _)| mask >> limit & 1 != 0));
+        wants
+    }
+
+    /// Limits in order, and how much of each, where there was nothing.
+    fn fill(&mut self, amounts: impl Iterator<Item = (usize, u64)>) {
+        for (rank, (limit, amount)) in amounts.enumerate() {
+            self.demand |= 1 << limit;
+            match self.few.get_mut(rank) {
+                Some(place) => *place = amount,
+                None => self.more.push(amount),
+            }
+        }
+    }
+
+    /// Comes to want the same as another one.
+    #[inline(always)]
+    pub(crate) fn copy(&mut self, other: &Self) {
+        let Self { named, demand, few, more } = self;
+        (*named, *demand, *few) = (other.named, other.demand, other.few);
+        if !(more.is_empty() && other.more.is_empty()) {
+            more.clone_from(&other.more);
+        }
     }
 
     /// Of which limits more than nothing is wanted, a bit for each.
@@ -66,13 +101,18 @@ impl Wants {
     }
 
     /// The limits of which more than nothing is wanted, and how much, in order.
-    #[inline]
+    #[inline(always)]
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let mut mask = self.demand;
-        self.amounts.iter().map(move |amount| {
+        let (mut mask, mut rank) = (self.demand, 0);
+        std::iter::from_fn(move || {
+            if mask == 0 {
+                return None;
+            }
             let limit = mask.trailing_zeros() as usize;
-            mask &= mask.wrapping_sub(1);
-            (limit, *amount)
+            mask &= mask - 1;
+            let amount = self.few.get(rank).or_else(|| self.more.get(rank - FEW));
+            rank += 1;
+            Some((limit, amount.copied().unwrap_or(0)))
         })
     }
 }
@@ -89,6 +129,28 @@ mod tests {
         assert!(!wants.set(64, 3), "there is no such limit");
         assert_eq!(wants.iter().collect::<Vec<_>>(), [(0, 7), (1, 1), (2, 5), (3, 1), (63, 9)]);
         assert_eq!((wants.amount(2), wants.amount(4)), (Some(5), None));
+    }
+
+    #[test]
+    fn any_number_of_amounts_in_any_order_comes_out_in_order() {
+        let mut random = 7u64;
+        for many in 0..=64usize {
+            let mut limits: Vec<usize> = (0..64).collect();
+            for place in (1..64).rev() {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                limits.swap(place, (random >> 33) as usize % (place + 1));
+            }
+            let mut chosen = limits[..many].to_vec();
+            let mut wants = Wants::none();
+            assert!(chosen.iter().all(|limit| wants.set(*limit, 100 + *limit as u64)));
+            chosen.sort_unstable();
+            let expected: Vec<_> = chosen.iter().map(|limit| (*limit, 100 + *limit as u64)).collect();
+            assert_eq!(wants.iter().collect::<Vec<_>>(), expected);
+            let mut copy = Wants::one_of_each(u64::MAX);
+            copy.copy(&wants);
+            assert_eq!(copy, wants);
+            assert_eq!(wants.only(u64::MAX), wants);
+        }
     }
 
     #[test]

@@ -131,6 +131,23 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
+    /// The same as [`new`](Self::new) and [`with_burst`](Self::with_burst), with one look at whether all is within bounds,
+    /// which it is unless somebody damaged the segment.
+    #[inline(always)]
+    pub(crate) fn of_numbers(algorithm: Algorithm, [capacity, window, burst]: [u64; 3]) -> Self {
+        let numbers = [capacity, window, burst].map(|number| number.wrapping_sub(1));
+        if numbers.iter().fold(0, |all, number| all | number) >= MAX_CAPACITY.min(MAX_WINDOW_NANOS) {
+            return Self::bounded(algorithm, [capacity, window, burst]);
+        }
+        let resolution = super::DEFAULT_RESOLUTION;
+        Self { algorithm, capacity, window, burst, resolution, wall_offset: 0 }
+    }
+
+    #[cold]
+    fn bounded(algorithm: Algorithm, [capacity, window, burst]: [u64; 3]) -> Self {
+        Self::new(algorithm, capacity, window).with_burst(burst)
+    }
+
     /// `capacity` units per window; as many at once, ten sub-windows, windows from the start of set time.
     #[inline(always)]
     pub(crate) fn new(algorithm: Algorithm, capacity: u64, window_nanos: u64) -> Self {

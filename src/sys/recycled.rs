@@ -1,13 +1,43 @@
 //! Memory that a thread uses again: a value that is made and ended a million times a second, and is too large to be moved
-//! about, stays where it is, and only its address moves.
+//! about, stays where it is, together with whom it belongs to, and only its address moves.
+//!
+//! One address, not two: a pair of words that was just stored and is then loaded as a whole is slower to move than
+//! everything else about it.
 
-use std::cell::RefCell;
-use std::mem::ManuallyDrop;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
 /// What a thread keeps for later. Nothing in it matters to a forked child or to the end of the thread.
-pub(crate) type Spares<T> = RefCell<Vec<Box<T>>>;
+pub(crate) struct Spares<T> {
+    first: Cell<Option<Box<Place<T>>>>,
+    count: Cell<usize>,
+}
+
+impl<T> Spares<T> {
+    pub(crate) const fn new() -> Self {
+        Self { first: Cell::new(None), count: Cell::new(0) }
+    }
+
+    #[inline(always)]
+    fn take(&self) -> Option<Box<Place<T>>> {
+        let mut place = self.first.take()?;
+        self.first.set(place.next.take());
+        self.count.set(self.count.get().wrapping_sub(1));
+        Some(place)
+    }
+
+    #[inline(always)]
+    fn put(&self, mut place: Box<Place<T>>) {
+        if self.count.get() < MOST {
+            self.count.set(self.count.get() + 1);
+            place.next = self.first.take();
+            self.first.set(Some(place));
+        }
+    }
+}
 
 /// More than that many are not kept.
 const MOST: usize = 64;
@@ -18,46 +48,131 @@ pub(crate) trait Recycle: Default + 'static {
     fn spares() -> &'static LocalKey<Spares<Self>>;
 }
 
-/// A value at an address of its own.
-pub(crate) struct Recycled<T: Recycle>(ManuallyDrop<Box<T>>);
+/// Where a value is.
+#[derive(Default)]
+pub(crate) struct Place<T> {
+    /// The next of the spares.
+    next: Option<Box<Place<T>>>,
+    /// Whom the value belongs to, while it is one; of a type that only the value's owner knows.
+    owner: Owner,
+    value: T,
+}
 
-impl<T: Recycle> Recycled<T> {
+/// Room for an owner: a pointer, or something as small.
+struct Owner(MaybeUninit<usize>);
+
+impl Default for Owner {
+    fn default() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+}
+
+/// A value at an address of its own, and whom it belongs to.
+pub(crate) struct Recycled<S, T: Recycle> {
+    place: ManuallyDrop<Box<Place<T>>>,
+    owner: PhantomData<S>,
+}
+
+impl<S, T: Recycle> Recycled<S, T> {
     /// A value that somebody else has used: whatever it says must be said anew.
-    #[inline]
-    pub(crate) fn used_or_new() -> Self {
-        // Not kept any more at the end of a thread, nor within a handler that came in between.
-        let spare = T::spares().try_with(|spares| spares.try_borrow_mut().ok()?.pop()).ok().flatten();
-        Self(ManuallyDrop::new(spare.unwrap_or_else(Box::default)))
+    #[inline(always)]
+    pub(crate) fn used_or_new(owner: S) -> Self {
+        const {
+            assert!(size_of::<S>() <= size_of::<Owner>() && align_of::<S>() <= align_of::<Owner>());
+        }
+        // Not kept any more at the end of a thread.
+        let spare = T::spares().try_with(Spares::take).ok().flatten();
+        let mut place = spare.unwrap_or_default();
+        // SAFETY: the room is large enough and aligned, as asserted; what was there before was dropped with the
+        // `Recycled` that it belonged to, or was never written.
+        unsafe { place.owner.0.as_mut_ptr().cast::<S>().write(owner) };
+        Self { place: ManuallyDrop::new(place), owner: PhantomData }
+    }
+
+    /// Whom it belongs to.
+    #[inline(always)]
+    pub(crate) fn owner(&self) -> &S {
+        // SAFETY: written when this was made, by the only way to make one, and of this type; it is there until this is
+        // dropped.
+        unsafe { &*self.place.owner.0.as_ptr().cast::<S>() }
+    }
+
+    /// Whom it belongs to, and the value.
+    #[inline(always)]
+    pub(crate) fn both(&mut self) -> (&S, &mut T) {
+        let Place { owner, value, .. } = &mut **self.place;
+        // SAFETY: as in `owner`; the two are different fields.
+        (unsafe { &*owner.0.as_ptr().cast::<S>() }, value)
     }
 }
 
-impl<T: Recycle> Drop for Recycled<T> {
-    #[inline]
+impl<S, T: Recycle> Drop for Recycled<S, T> {
+    #[inline(always)]
     fn drop(&mut self) {
+        // SAFETY: written when this was made, and dropped here only, once.
+        unsafe { self.place.owner.0.as_mut_ptr().cast::<S>().drop_in_place() };
         // SAFETY: a value is dropped once, and nobody looks at it afterwards.
-        let value = unsafe { ManuallyDrop::take(&mut self.0) };
-        let _ = T::spares().try_with(move |spares| {
-            if let Ok(mut spares) = spares.try_borrow_mut()
-                && spares.len() < MOST
-            {
-                spares.push(value);
-            }
-        });
+        let place = unsafe { ManuallyDrop::take(&mut self.place) };
+        let _ = T::spares().try_with(move |spares| spares.put(place));
     }
 }
 
-impl<T: Recycle> Deref for Recycled<T> {
+impl<S, T: Recycle> Deref for Recycled<S, T> {
     type Target = T;
 
-    #[inline]
+    #[inline(always)]
     fn deref(&self) -> &T {
-        &self.0
+        &self.place.value
     }
 }
 
-impl<T: Recycle> DerefMut for Recycled<T> {
-    #[inline]
+impl<S, T: Recycle> DerefMut for Recycled<S, T> {
+    #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        &mut self.place.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Number(u64);
+
+    impl Recycle for Number {
+        fn spares() -> &'static LocalKey<Spares<Self>> {
+            thread_local! {
+                static SPARES: Spares<Number> = const { Spares::new() };
+            }
+            &SPARES
+        }
+    }
+
+    #[test]
+    fn a_place_is_used_again_by_whoever_comes_next_and_owners_end_with_their_values() {
+        let owner = Rc::new(5);
+        let mut first = Recycled::<_, Number>::used_or_new(Rc::clone(&owner));
+        first.0 = 7;
+        let (whose, number) = first.both();
+        assert_eq!((**whose, number.0, Rc::strong_count(&owner)), (5, 7, 2));
+        let address = std::ptr::from_ref(&*first).addr();
+        drop(first);
+        assert_eq!(Rc::strong_count(&owner), 1);
+        // Another type of owner.
+        let again = Recycled::<_, Number>::used_or_new(&owner);
+        assert_eq!((std::ptr::from_ref(&*again).addr(), again.0, ***again.owner()), (address, 7, 5));
+    }
+
+    #[test]
+    fn no_more_are_kept_than_the_most() {
+        let many: Vec<_> = (0..3 * MOST).map(|_| Recycled::<_, Number>::used_or_new(())).collect();
+        drop(many);
+        assert_eq!(Number::spares().with(|spares| spares.count.get()), MOST);
+        let some: Vec<_> = (0..MOST).map(|_| Recycled::<_, Number>::used_or_new(())).collect();
+        assert_eq!(Number::spares().with(|spares| spares.count.get()), 0);
+        drop(some);
     }
 }
