@@ -288,7 +288,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     #[doc(hidden)]
     #[inline]
     pub fn release_in_place(&mut self) -> Result<(), UsageError> {
-        self.end(self.released(), self.set().segment().patience())?;
+        self.end(self.released(), None)?;
         if self.held.owed() == 0 { Ok(()) } else { Err(self.unreported()) }
     }
 
@@ -299,7 +299,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     ///
     /// [`UsageError::Unavailable`] if the lock stays busy; everything returns as soon as it is free.
     pub fn cancel(mut self) -> Result<(), UsageError> {
-        self.end(Ending::Cancelled, self.set().segment().patience())
+        self.end(Ending::Cancelled, None)
     }
 
     /// Ends the acquisition because the other side answered "too many requests": permits return, what was charged stays

@@ -92,8 +92,8 @@ impl LimitSet {
 
     /// Gives permits back if nothing else is to be seen to; false if there is.
     #[inline(always)]
-    pub(crate) fn give_at_once(&self, permits: impl Iterator<Item = (usize, u64)>) -> Result<bool, Trouble> {
-        match self.engine().give_at_once(self.participant()?, permits) {
+    pub(crate) fn give_at_once(&self, granted: &Wants, permits: u64) -> Result<bool, Trouble> {
+        match self.engine().give_at_once(self.participant()?, granted, permits) {
             Ok(is_done) => Ok(is_done),
             Err(fault) => Err(self.trouble(fault)),
         }

@@ -49,7 +49,6 @@ const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are")
 const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
 const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
 const PLACE_LOST: Sign = Sign::Broken("not all entries are free");
-const LEFT_BEHIND: Sign = Sign::Broken("somebody is left in the queue");
 const IN_A_PAUSE: Sign = Sign::Broken("somebody was admitted in a pause");
 const NOT_THAT_PAUSE: Sign = Sign::Broken("the pause is not that of the reports");
 const OUT_OF_ORDER: Sign = Sign::Broken("the count is not that of the order");

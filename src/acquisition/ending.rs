@@ -29,9 +29,10 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         Ok(value)
     }
 
-    /// Ends it, once: dropping it afterwards does nothing more.
-    #[inline]
-    pub(super) fn end(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
+    /// Ends it, once: dropping it afterwards does nothing more. Waits for the lock at most so long, or as long as the
+    /// segment's patience.
+    #[inline(always)]
+    pub(super) fn end(&mut self, ending: Ending, patience: Option<u64>) -> Result<(), UsageError> {
         if std::mem::replace(&mut self.held.is_over, true) {
             return Ok(());
         }
@@ -49,15 +50,15 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             if permits == 0 {
                 return Ok(());
             }
-            let given = self.held.wants.iter().filter(|(limit, _)| permits >> limit & 1 != 0);
-            if set.give_at_once(given)? {
+            if set.give_at_once(&self.held.wants, permits)? {
                 return Ok(());
             }
         }
-        self.end_with_guard(ending, patience)
+        self.end_with_guard(ending, patience.unwrap_or_else(|| self.set().segment().patience()))
     }
 
     /// The same whatever there is to do.
+    #[inline(never)]
     fn end_with_guard(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
         let (set, held) = self.held.both();
         let set = set.borrow();
@@ -81,7 +82,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
 
     /// For destructors, which must not hang, and have nobody to tell.
     fn end_unasked(&mut self, ending: Ending) {
-        let _ = self.end(ending, clock::nanos(DROP_PATIENCE));
+        let _ = self.end(ending, Some(clock::nanos(DROP_PATIENCE)));
     }
 
     /// If somebody was stopped while holding the lock, another thread waits for it.

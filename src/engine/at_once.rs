@@ -125,14 +125,10 @@ impl<E: Env> Engine<'_, E> {
         Some(AtOnce::Granted { ticket, admitted })
     }
 
-    /// Gives permits back, limits and how many of each, if that is of interest to nobody else: false if it is, or if the
-    /// lock is taken, and then nothing has happened.
+    /// Gives back what was granted of these limits, which are permits, if that is of interest to nobody else: false if it
+    /// is, or if the lock is taken, and then nothing has happened.
     #[inline(always)]
-    pub fn give_at_once(
-        &self,
-        me: Participant,
-        permits: impl Iterator<Item = (usize, u64)>,
-    ) -> Result<bool, Fault> {
+    pub fn give_at_once(&self, me: Participant, granted: &Wants, permits: u64) -> Result<bool, Fault> {
         let (block, mine) = (&self.block, me.word());
         if !block.take_free(mine) {
             return Ok(false);
@@ -140,7 +136,7 @@ impl<E: Env> Engine<'_, E> {
         let mut is_done = false;
         if block.is_whole() {
             let mut progress = Progress::begin(block);
-            is_done = self.give_all(&mut progress, me, permits).is_some();
+            is_done = self.give_all(&mut progress, me, granted, permits).is_some();
             if !is_done {
                 progress.abandon(block);
             }
@@ -153,14 +149,18 @@ impl<E: Env> Engine<'_, E> {
         &self,
         progress: &mut Progress<'_, E>,
         me: Participant,
-        permits: impl Iterator<Item = (usize, u64)>,
+        granted: &Wants,
+        permits: u64,
     ) -> Option<()> {
         let block = &self.block;
         let row = self.table.row(me.slot);
         if block.get(StateMap::QUEUE_LENGTH).ok()? != 0 || block.get(row).ok()? != me.generation {
             return None;
         }
-        for (limit, amount) in permits {
+        for (limit, amount) in granted.iter() {
+            if permits >> limit & 1 == 0 {
+                continue;
+            }
             let total = self.table.entry(limit)?.first_word;
             give_of(progress, block, total, row + 1 + limit, amount)?;
         }

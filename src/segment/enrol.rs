@@ -64,7 +64,7 @@ impl Enrolment {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn current(&self) -> Option<Participant> {
         (self.epoch.load(Acquire) == fork::epoch())
             .then(|| Participant { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) })
@@ -79,7 +79,7 @@ impl Enrolment {
 
 impl Inner {
     /// Who this process is. Usually two loads; enrols after a fork.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn me(&self) -> Result<Participant, AttachError> {
         match self.enrolment.current() {
             Some(me) => Ok(me),

@@ -172,7 +172,7 @@ impl Segment {
     }
 
     /// This process's name in the segment; enrols if that has not happened since the last fork.
-    #[inline]
+    #[inline(always)]
     pub fn participant(&self) -> Result<Participant, AttachError> {
         self.inner.me()
     }

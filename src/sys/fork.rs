@@ -24,7 +24,7 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 static WIPED: OnceLock<&'static AtomicU64> = OnceLock::new();
 
 /// This process's number in its line of ancestors: never the same as that of any of them.
-#[inline]
+#[inline(always)]
 pub(crate) fn epoch() -> u64 {
     match WIPED.get().map(|word| (word, word.load(Acquire))) {
         Some((word, 0)) => first_look(word),
