@@ -10,9 +10,9 @@ pub struct Wants {
     named: u64,
     /// Of which of them more than nothing is wanted.
     demand: u64,
-    /// How much of each of those, in the order of the bits: the first few; 0 where there are fewer.
+    /// How much of each of those, in the order of the bits, if there are only a few; 0 behind them.
     few: [u64; FEW],
-    /// The others.
+    /// The same if there are more.
     more: Vec<u64>,
 }
 
@@ -25,8 +25,10 @@ impl Wants {
 
     /// One of each of these limits.
     pub fn one_of_each(mask: u64) -> Self {
-        let mut wants = Self { named: mask, ..Self::default() };
-        wants.fill((0..u64::BITS as usize).filter(|limit| mask >> limit & 1 != 0).map(|limit| (limit, 1)));
+        let mut wants = Self::none();
+        (0..u64::BITS as usize).filter(|limit| mask >> limit & 1 != 0).for_each(|limit| {
+            wants.set(limit, 1);
+        });
         wants
     }
 
@@ -41,14 +43,16 @@ impl Wants {
         self.named |= bit;
         if amount > 0 {
             let rank = (self.demand & (bit - 1)).count_ones() as usize;
+            let count = self.demand.count_ones() as usize;
             self.demand |= bit;
-            // What has no place any more among the few comes first among the others.
-            let mut moved = Some(amount);
-            for place in self.few.iter_mut().skip(rank) {
-                moved = moved.map(|amount| std::mem::replace(place, amount));
+            if count == FEW {
+                self.more = std::mem::take(&mut self.few).to_vec();
             }
-            if let Some(moved) = moved.filter(|_| self.demand.count_ones() as usize > FEW) {
-                self.more.insert(rank.saturating_sub(FEW), moved);
+            if count < FEW {
+                // Those behind it move up by one; the last of the few is nothing.
+                self.few.iter_mut().skip(rank).fold(amount, |amount, place| std::mem::replace(place, amount));
+            } else {
+                self.more.insert(rank, amount);
             }
         }
         true
@@ -56,20 +60,12 @@ impl Wants {
 
     /// What is wanted of these limits.
     pub fn only(&self, mask: u64) -> Self {
-        let mut wants = Self { named: self.named & mask, ..Self::default() };
-        wants.fill(self.iter().filter(|(limit, _)| mask >> limit & 1 != 0));
+        let mut wants = Self::none();
+        self.iter().filter(|(limit, _)| mask >> limit & 1 != 0).for_each(|(limit, amount)| {
+            wants.set(limit, amount);
+        });
+        wants.named = self.named & mask;
         wants
-    }
-
-    /// Limits in order, and how much of each, where there was nothing.
-    fn fill(&mut self, amounts: impl Iterator<Item = (usize, u64)>) {
-        for (rank, (limit, amount)) in amounts.enumerate() {
-            self.demand |= 1 << limit;
-            match self.few.get_mut(rank) {
-                Some(place) => *place = amount,
-                None => self.more.push(amount),
-            }
-        }
     }
 
     /// Comes to want the same as another one.
@@ -103,16 +99,15 @@ impl Wants {
     /// The limits of which more than nothing is wanted, and how much, in order.
     #[inline(always)]
     pub fn iter(&self) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let (mut mask, mut rank) = (self.demand, 0);
+        let amounts = if self.more.is_empty() { self.few.as_slice() } else { self.more.as_slice() };
+        let (mut mask, mut amounts) = (self.demand, amounts.iter());
         std::iter::from_fn(move || {
             if mask == 0 {
                 return None;
             }
             let limit = mask.trailing_zeros() as usize;
             mask &= mask - 1;
-            let amount = self.few.get(rank).or_else(|| self.more.get(rank - FEW));
-            rank += 1;
-            Some((limit, amount.copied().unwrap_or(0)))
+            amounts.next().map(|amount| (limit, *amount))
         })
     }
 }
