@@ -197,7 +197,13 @@ fn queue_or_why(py: Python<'_>, error: &QueueError) -> PyResult<PyErr> {
     let text = error.to_string();
     let fields = PyDict::new(py);
     let (name, reason) = match error {
-        QueueError::NoQueue => return Ok(plain(py, "NoQueue", "this set has no work queue: open it with queue=QueueOptions(...)".to_owned())),
+        QueueError::NoQueue => {
+            return Ok(plain(
+                py,
+                "NoQueue",
+                "this set has no work queue: open it with queue=QueueOptions(...)".to_owned(),
+            ));
+        }
         QueueError::TooLong { found, most, .. } => {
             fields.set_item("found", found)?;
             fields.set_item("most", most)?;

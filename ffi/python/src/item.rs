@@ -54,8 +54,9 @@ impl WorkItem {
         }
         // Nothing masks the exception; if the lock is stuck, the core says it when it can.
         if let Some(mut item) = self.0.try_take(py) {
-            let has_failed =
-                exception.cast::<PyType>().is_ok_and(|it| it.is_subclass_of::<PyException>().unwrap_or(false));
+            let has_failed = exception
+                .cast::<PyType>()
+                .is_ok_and(|it| it.is_subclass_of::<PyException>().unwrap_or(false));
             let _ = if has_failed { item.retry(Duration::ZERO) } else { item.give_back() };
         }
         Ok(())

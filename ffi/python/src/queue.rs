@@ -128,11 +128,7 @@ impl WorkQueue {
     /// First come the items that were parked, once their pause is over, then those to be tried again whose time has
     /// come, then the others in the order in which they were pushed.
     #[pyo3(signature = (timeout = None))]
-    fn take<'py>(
-        &self,
-        py: Python<'py>,
-        timeout: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn take<'py>(&self, py: Python<'py>, timeout: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         waiting::wait(py, within!(self.queue.take_async(), convert::timeout(timeout)?), later(taken))
     }
 

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use limitset::{AcquireError, Acquisition as Held};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use pyo3::{IntoPyObjectExt as _, intern};
 use pyo3::sync::PyOnceLock;
+use pyo3::{IntoPyObjectExt as _, intern};
 
 use crate::acquisition::Acquisition;
 
