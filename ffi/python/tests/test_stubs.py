@@ -43,8 +43,7 @@ async def main() -> None:
     reveal_type(call(5))
     queue = LimitSet([], queue=QueueOptions(items=5, item_bytes=9)).queue
     await queue.async_push(1, b"")
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(queue.async_take())
+    asyncio.create_task(queue.async_take())
     for item in queue:
         with item as the_same:
             reveal_type(the_same)
