@@ -266,17 +266,16 @@ fn serve(helper: &Helper) {
         let alarm = alarms.min().unwrap_or(now);
         // A waker may poll its future right here, which comes back for the lock.
         drop(state);
-        if !wakers.is_empty() {
-            for waker in wakers {
-                // Somebody else's code: if it panics, the others are woken all the same.
-                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-            }
-            continue;
+        if wakers.is_empty() {
+            let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
+            let slice_over = now.saturating_add(slices.min().unwrap_or(0));
+            futex::wait_any(&doorbells, alarm.min(slice_over));
         }
-        let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
-        let slice_over = now.saturating_add(slices.min().unwrap_or(0));
-        if !futex::wait_any(&doorbells, alarm.min(slice_over)) {
-            sets.iter().for_each(sweep_if_due);
+        for waker in wakers {
+            // Somebody else's code: if it panics, the others are woken all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
+        // A doorbell that rings all the time must not keep us from looking for the dead of any set.
+        sets.iter().for_each(sweep_if_due);
     }
 }

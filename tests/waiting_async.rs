@@ -29,6 +29,7 @@ fn main() {
         ("fork", helper::fork_role),
         ("busy_fork", helper::busy_fork_role),
         ("helpers", helper::helpers_role),
+        ("work_acquirer", work_processes::acquirer_role),
         ("work_fork", work_processes::fork_role),
         ("work_helpers", work_processes::helpers_role),
         ("work_holder", work_processes::holder_role),

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 use std::task::{Context, Waker};
 
@@ -13,9 +14,10 @@ use crate::polls::Count;
 use crate::support::{TempName, Worker, listen, say};
 use crate::{permits, wait_until, waiting, with_queue};
 
-pub(crate) const TESTS: [(&str, fn()); 5] = [
+pub(crate) const TESTS: [(&str, fn()); 6] = [
     ("a_push_wakes_a_future_of_another_process", || across()),
     ("an_item_of_a_killed_worker_goes_to_a_future_that_waits", || killed()),
+    ("a_queue_that_changes_all_the_time_keeps_no_other_set_from_finding_its_dead", || busy_beside_the_dead()),
     ("a_queue_future_polled_before_a_fork_looks_anew_in_the_child", || ask("work_fork", "polled")),
     ("a_queue_future_of_a_private_set_says_so_in_a_forked_child", || ask("work_fork", "private")),
     ("one_helper_serves_queues_and_limits_and_goes_when_idle", || ask("work_helpers", "")),
@@ -84,6 +86,43 @@ fn killed() {
     assert_eq!((item.id(), item.payload(), item.attempts()), (1, &b"work"[..], 2));
     item.done().unwrap();
     assert_eq!(queue.stats().unwrap().returned, 1);
+}
+
+/// Role: acquires and keeps it.
+pub(crate) fn acquirer_role(arguments: &[String]) {
+    let limits = LimitSet::attach(&arguments[0]).unwrap();
+    let _held = limits.acquire(()).unwrap();
+    say("has it");
+    listen();
+}
+
+/// The helper has always something to do for the one set; the other one has nobody else who would look for the dead.
+fn busy_beside_the_dead() {
+    let name = TempName::new();
+    let limits = LimitSet::builder().limit(ResourceLimit::new("db", 1)).create(&name).unwrap();
+    let mut holder = Worker::start("work_acquirer", &[&name.0]);
+    holder.expect("has it");
+    let busy = with_queue(2).in_memory().unwrap();
+    let queue = busy.queue().unwrap();
+    let (future, is_over) = (waiting(&limits, Waker::noop()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while let Some(mut item) = pollster::block_on(queue.take_async()).unwrap() {
+                item.done().unwrap();
+            }
+        });
+        let pusher = scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                queue.push(1, b"").unwrap();
+            }
+            queue.close().unwrap();
+        });
+        holder.kill();
+        pollster::block_on(future).unwrap().release().unwrap();
+        is_over.store(true, SeqCst);
+        pusher.join().unwrap();
+    });
+    assert_eq!(limits.stats().unwrap().reaped_permits, 1);
 }
 
 pub(crate) fn fork_role(arguments: &[String]) {
