@@ -1,9 +1,9 @@
 //! The helper thread: wakes futures whose turn it may be.
 //!
 //! One thread per process serves all sets. It sleeps on this process's doorbell in each of them, on the doorbell of a
-//! work queue if futures wait for that, and until the earliest alarm of a future; it takes no place in any queue and decides nothing: whoever is woken looks for
-//! itself. Started when it is first needed, it ends when it has had nothing to do for a while. A forked child
-//! starts one of its own.
+//! work queue if futures wait for that, and until the earliest alarm of a future; it takes no place in any queue and
+//! decides nothing: whoever is woken looks for itself. Started when it is first needed, it ends when it has had nothing
+//! to do for a while. A forked child starts one of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
