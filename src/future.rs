@@ -10,7 +10,7 @@ use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, RunError};
 use crate::engine::Wants;
 use crate::events;
-use crate::helper::{self, Ticket};
+use crate::helper::{self, Sleep, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
 use crate::sys::{clock, fork};
@@ -198,7 +198,7 @@ impl AcquireFuture {
             Ok(Err(refusal)) => return Poll::Ready(Err(refusal)),
             Err(trouble) => return Poll::Ready(self.set.on_trouble(trouble, ask.label)),
         };
-        match helper::watch(&self.set, &waiting, context.waker()) {
+        match helper::watch(&self.set, Sleep::of(&waiting), context.waker()) {
             Ok(ticket) => {
                 self.state = State::Waiting { waiting, ticket: Some(ticket), epoch: fork::epoch() };
                 Poll::Pending
@@ -223,7 +223,7 @@ impl AcquireFuture {
                 self.state = State::Over;
                 Poll::Ready(answer)
             }
-            None => match helper::watch(&self.set, waiting, context.waker()) {
+            None => match helper::watch(&self.set, Sleep::of(waiting), context.waker()) {
                 Ok(new) => {
                     *ticket = Some(new);
                     Poll::Pending

@@ -1,9 +1,9 @@
 //! The helper thread: wakes futures whose turn it may be.
 //!
-//! One thread per process serves all sets. It sleeps on this process's doorbell in each of them, and until the
-//! earliest alarm of a future; it takes no place in any queue and decides nothing: whoever is woken looks for
-//! itself. Started when it is first needed, it ends when it has had nothing to do for a while. A forked child
-//! starts one of its own.
+//! One thread per process serves all sets. It sleeps on this process's doorbell in each of them, on the doorbell of a
+//! work queue if futures wait for that, and until the earliest alarm of a future; it takes no place in any queue and
+//! decides nothing: whoever is woken looks for itself. Started when it is first needed, it ends when it has had nothing
+//! to do for a while. A forked child starts one of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
@@ -13,10 +13,12 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::answer::Trouble;
+use crate::engine::Engine;
 use crate::enter::attach_trouble;
 use crate::events;
 use crate::set::LimitSet;
 use crate::sys::fork::PerProcess;
+use crate::sys::machine::Machine;
 use crate::sys::{clock, futex};
 use crate::wait::Waiting;
 
@@ -24,6 +26,9 @@ use crate::wait::Waiting;
 const IDLE: Duration = Duration::from_secs(1);
 /// How long a sweep may hold up the wakers: not long, since the lock of one set is nothing to another.
 const SWEEP_PATIENCE: u64 = 20_000_000;
+
+/// The mark on the doorbell of a work queue that somebody sleeps on it; the rest counts changes.
+const SOMEBODY_SLEEPS: u32 = 1;
 
 /// Where the helper knows a future by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +57,46 @@ struct Watched {
 
 struct Sleeper {
     ticket: Ticket,
-    waiter: usize,
-    /// What the doorbell of its entry said when it went to sleep.
-    seen: u32,
-    /// When to wake it in any case.
-    wakes_at: u64,
+    sleep: Sleep,
     waker: Waker,
+}
+
+/// How a future sleeps.
+pub(crate) struct Sleep {
+    /// What wakes it.
+    pub(crate) on: Doorbell,
+    /// What the doorbell said when it was last looked.
+    pub(crate) seen: u32,
+    /// When to wake it in any case.
+    pub(crate) wakes_at: u64,
+}
+
+/// A doorbell that futures sleep on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Doorbell {
+    /// That of an entry in the queue of those who wait for limits. Whoever rings it rings the process's, too.
+    Waiter(usize),
+    /// That of the work queue, which is every process's: the helper sleeps on it itself.
+    Work,
+}
+
+impl Sleep {
+    /// Until it is the turn of somebody who waits for limits.
+    pub(crate) fn of(waiting: &Waiting) -> Self {
+        let place = &waiting.place;
+        let wakes_at = place.wakes_at.min(waiting.deadline);
+        Self { on: Doorbell::Waiter(place.waiter), seen: place.seen, wakes_at }
+    }
+
+    fn is_rung(&self, engine: &Engine<'_, Machine>) -> bool {
+        match self.on {
+            Doorbell::Waiter(waiter) => {
+                engine.doorbell(waiter).map_or(true, |bell| bell.load(Acquire) != self.seen)
+            }
+            // Whether somebody sleeps on it says nothing of changes.
+            Doorbell::Work => (engine.work_bell() ^ self.seen) & !SOMEBODY_SLEEPS != 0,
+        }
+    }
 }
 
 static HELPER: PerProcess<Helper> = PerProcess::new();
@@ -75,19 +114,12 @@ impl Helper {
 }
 
 /// Wakes `waker` when the doorbell of somebody who waits has rung, or its alarm.
-pub(crate) fn watch(set: &LimitSet, waiting: &Waiting, waker: &Waker) -> Result<Ticket, Trouble> {
+pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticket, Trouble> {
     let helper = helper();
-    let place = &waiting.place;
     let mut state = helper.lock();
     state.next_ticket += 1;
     let ticket = Ticket(state.next_ticket);
-    let sleeper = Sleeper {
-        ticket,
-        waiter: place.waiter,
-        seen: place.seen,
-        wakes_at: place.wakes_at.min(waiting.deadline),
-        waker: waker.clone(),
-    };
+    let sleeper = Sleeper { ticket, sleep, waker: waker.clone() };
     match state.sets.iter_mut().find(|watched| watched.set.is_same(set)) {
         Some(watched) => watched.sleepers.push(sleeper),
         None => state.sets.push(Watched { set: set.clone(), sleepers: vec![sleeper] }),
@@ -152,6 +184,13 @@ fn doorbell(set: &LimitSet) -> Option<&AtomicU32> {
     set.engine().shared_doorbell(me.slot).ok()
 }
 
+/// The doorbell of a set's work queue, and what it says once it says that somebody sleeps.
+fn marked_work_bell(set: &LimitSet) -> (&AtomicU32, u32) {
+    let doorbell = set.engine().block.doorbell;
+    // Either whoever rings sees the mark and wakes, or we see what it has changed.
+    (doorbell, doorbell.fetch_or(SOMEBODY_SLEEPS, AcqRel) | SOMEBODY_SLEEPS)
+}
+
 fn rouse_helper(set: &LimitSet) {
     if let Some(doorbell) = doorbell(set) {
         doorbell.fetch_add(1, AcqRel);
@@ -173,6 +212,11 @@ fn sweep_if_due(set: &LimitSet) {
 }
 
 impl Watched {
+    /// Whether somebody waits for the work queue.
+    fn is_at_work(&self) -> bool {
+        self.sleepers.iter().any(|sleeper| sleeper.sleep.on == Doorbell::Work)
+    }
+
     /// Takes out those who have to look: rung, or late. All of them when the set is removed.
     fn take_roused(&mut self, now: u64, wakers: &mut Vec<Waker>) {
         let engine = self.set.engine();
@@ -180,8 +224,7 @@ impl Watched {
         fence(SeqCst);
         let is_removed = engine.block.closed.load(Acquire) != 0;
         let is_roused = |sleeper: &mut Sleeper| {
-            let rung = engine.doorbell(sleeper.waiter).map(|bell| bell.load(Acquire) != sleeper.seen);
-            is_removed || rung.unwrap_or(true) || now >= sleeper.wakes_at
+            is_removed || sleeper.sleep.is_rung(engine) || now >= sleeper.sleep.wakes_at
         };
         wakers.extend(self.sleepers.extract_if(.., is_roused).map(|sleeper| sleeper.waker));
     }
@@ -209,28 +252,30 @@ fn serve(helper: &Helper) {
             }
         }
         // First what the doorbells say, then who has been rung: whoever is rung in between turns one of them.
-        let sets: Vec<LimitSet> = state.sets.iter().map(|watched| watched.set.clone()).collect();
-        let doorbells = sets.iter().filter_map(doorbell);
-        let doorbells: Vec<_> = doorbells.map(|doorbell| (doorbell, doorbell.load(Acquire))).collect();
+        let (sets, at_work): (Vec<LimitSet>, Vec<bool>) =
+            state.sets.iter().map(|watched| (watched.set.clone(), watched.is_at_work())).unzip();
+        let mut doorbells = Vec::with_capacity(sets.len());
+        doorbells.extend(sets.iter().filter_map(doorbell).map(|doorbell| (doorbell, doorbell.load(Acquire))));
+        let at_work = sets.iter().zip(at_work).filter(|(_, is_at_work)| *is_at_work);
+        doorbells.extend(at_work.map(|(set, _)| marked_work_bell(set)));
         let now = clock::monotonic();
         let mut wakers = Vec::new();
         state.sets.iter_mut().for_each(|watched| watched.take_roused(now, &mut wakers));
         state.sets.retain(|watched| !watched.sleepers.is_empty());
-        let alarms = state.sets.iter().flat_map(|watched| &watched.sleepers).map(|it| it.wakes_at);
+        let alarms = state.sets.iter().flat_map(|watched| &watched.sleepers).map(|it| it.sleep.wakes_at);
         let alarm = alarms.min().unwrap_or(now);
         // A waker may poll its future right here, which comes back for the lock.
         drop(state);
-        if !wakers.is_empty() {
-            for waker in wakers {
-                // Somebody else's code: if it panics, the others are woken all the same.
-                let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-            }
-            continue;
+        if wakers.is_empty() {
+            let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
+            let slice_over = now.saturating_add(slices.min().unwrap_or(0));
+            futex::wait_any(&doorbells, alarm.min(slice_over));
         }
-        let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
-        let slice_over = now.saturating_add(slices.min().unwrap_or(0));
-        if !futex::wait_any(&doorbells, alarm.min(slice_over)) {
-            sets.iter().for_each(sweep_if_due);
+        for waker in wakers {
+            // Somebody else's code: if it panics, the others are woken all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
+        // A doorbell that rings all the time must not keep us from looking for the dead of any set.
+        sets.iter().for_each(sweep_if_due);
     }
 }

@@ -139,7 +139,9 @@ pub use crate::prefork::{
     ExitReason, Prefork, PreforkError, Report as PreforkReport, Restart, StartBy, Stopped, Supervisor,
     Worker, WorkerExit, WorkerOutcome,
 };
-pub use crate::queue::{Finished, QueueError, QueueStats, WorkItem, WorkQueue};
+pub use crate::queue::{
+    CollectFuture, DrainFuture, Finished, PushFuture, QueueError, QueueStats, TakeFuture, WorkItem, WorkQueue,
+};
 pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
 pub use crate::segment::{
     LentLife, Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions,

@@ -11,13 +11,17 @@ mod helper;
 mod polls;
 #[path = "support/mod.rs"]
 mod support;
+#[path = "waiting_async/work.rs"]
+mod work;
+#[path = "waiting_async/work_processes.rs"]
+mod work_processes;
 
 use std::future::Future as _;
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use limitset::{AcquireFuture, LimitSet, LimitSetBuilder, ResourceLimit, Segment};
+use limitset::{AcquireFuture, LimitSet, LimitSetBuilder, QueueOptions, ResourceLimit, Segment};
 
 fn main() {
     let roles: &[support::Role] = &[
@@ -25,11 +29,18 @@ fn main() {
         ("fork", helper::fork_role),
         ("busy_fork", helper::busy_fork_role),
         ("helpers", helper::helpers_role),
+        ("work_acquirer", work_processes::acquirer_role),
+        ("work_fork", work_processes::fork_role),
+        ("work_helpers", work_processes::helpers_role),
+        ("work_holder", work_processes::holder_role),
+        ("work_taker", work_processes::taker_role),
     ];
     let mut tests: Vec<(&'static str, fn())> = Vec::new();
     tests.extend(executors::TESTS);
     tests.extend(polls::TESTS);
     tests.extend(helper::TESTS);
+    tests.extend(work::TESTS);
+    tests.extend(work_processes::TESTS);
     support::main(roles, tests);
 }
 
@@ -39,6 +50,11 @@ fn permits(capacity: u64) -> LimitSetBuilder {
     LimitSet::builder()
         .limit(ResourceLimit::new("db", capacity))
         .segment(Segment::options().lock_slice(hour).doorbell_slice(hour))
+}
+
+/// A queue for so many items, and slices that never help.
+fn with_queue(items: u32) -> LimitSetBuilder {
+    permits(1).queue(QueueOptions::new(items, 16).attempts(1_000_000))
 }
 
 type Boxed = Pin<Box<AcquireFuture>>;

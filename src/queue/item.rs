@@ -303,6 +303,15 @@ impl Finished {
         self.held.end_collecting(Collected::Forgotten, self.held.patience())
     }
 
+    /// Lets it be collected again, as dropping it does.
+    ///
+    /// # Errors
+    ///
+    /// As [`WorkItem::done`].
+    pub fn put_back(&mut self) -> Result<(), QueueError> {
+        self.held.end_collecting(Collected::PutBack, self.held.patience())
+    }
+
     /// Lets it be worked on again, with all counts at zero, behind all that wait; also in a queue that is closed.
     ///
     /// # Errors

@@ -1,25 +1,23 @@
 //! Work that survives its worker: a bounded queue of items in the segment of a set.
 
 mod error;
+mod future;
 mod item;
 mod stats;
+mod wait;
+mod wish;
 
 use std::fmt;
 use std::time::Duration;
 
 pub use self::error::QueueError;
+pub use self::future::{CollectFuture, DrainFuture, PushFuture, TakeFuture};
 pub use self::item::{Finished, WorkItem};
 pub use self::stats::QueueStats;
-use crate::answer::{Trouble, Unavailable};
-use crate::core::{Fault, Guard, NEVER};
-use crate::engine::{Engine, Finishes, Lease, Pushed, Taken};
-use crate::enter::attach_trouble;
-use crate::events;
-use crate::interrupt::Interrupt;
+use self::wait::Patience;
+use self::wish::{Collect, Drain, Push, Take};
+use crate::engine::Finishes;
 use crate::set::LimitSet;
-use crate::sys::clock;
-use crate::sys::machine::Machine;
-use crate::wait::LAST_LOCK;
 
 /// A queue of work, shared by every process that opens the set.
 ///
@@ -63,21 +61,6 @@ use crate::wait::LAST_LOCK;
 #[derive(Clone)]
 pub struct WorkQueue {
     set: LimitSet,
-}
-
-/// How long to wait.
-#[derive(Clone, Copy)]
-enum Patience {
-    Not,
-    For(Duration),
-    Forever,
-}
-
-/// What came of a look at the queue.
-enum Step<T> {
-    Here(T),
-    /// Not now; look again at this instant in any case.
-    NotNow(u64),
 }
 
 impl LimitSet {
@@ -128,18 +111,8 @@ impl WorkQueue {
     }
 
     fn push_within(&self, id: u64, payload: &[u8], patience: Patience) -> Result<(), QueueError> {
-        self.check_length("an item", payload, self.header().payload_bytes)?;
-        let pushed = self.wait(patience, |engine, guard, _| {
-            Ok(match engine.push_item(guard, id, payload)? {
-                Pushed::Full => Step::NotNow(NEVER),
-                done => Step::Here(done),
-            })
-        })?;
-        match pushed {
-            Some(Pushed::Pushed) => Ok(()),
-            Some(_) => Err(QueueError::Closed),
-            None => Err(QueueError::Full { items: self.header().items }),
-        }
+        let pushed = self.wait(&Push { id, payload: payload.into() }, patience)?;
+        pushed.ok_or_else(|| QueueError::Full { items: self.header().items })
     }
 
     /// Takes the next item; waits while there is none. None: the queue is [closed](Self::close), and all that was in it
@@ -174,14 +147,7 @@ impl WorkQueue {
     }
 
     fn take_within(&self, patience: Patience) -> Result<Option<WorkItem>, QueueError> {
-        let time = self.set.clock();
-        let taken =
-            self.wait(patience, |engine, guard, now| Ok(step(engine.take_item(guard, &time, now)?)))?;
-        match taken {
-            Some(Some(lease)) => WorkItem::new(self.set.clone(), lease).map(Some),
-            Some(None) => Ok(None),
-            None => Err(QueueError::Empty),
-        }
+        self.wait(&Take, patience)?.ok_or(QueueError::Empty)
     }
 
     /// Takes the oldest result that nobody has collected; waits while there is none. None: the queue is
@@ -226,12 +192,7 @@ impl WorkQueue {
     }
 
     fn collect_within(&self, from: Finishes, patience: Patience) -> Result<Option<Finished>, QueueError> {
-        let taken = self.wait(patience, |engine, guard, _| Ok(step(engine.collect_item(guard, from)?)))?;
-        match taken {
-            Some(Some(lease)) => Finished::new(self.set.clone(), lease).map(Some),
-            Some(None) => Ok(None),
-            None => Err(QueueError::Empty),
-        }
+        self.wait(&Collect(from), patience)?.ok_or(QueueError::Empty)
     }
 
     /// From now on nothing can be pushed, by anybody. Workers go on until all is finished.
@@ -262,10 +223,8 @@ impl WorkQueue {
     }
 
     fn drain_within(&self, patience: Patience) -> Result<(), QueueError> {
-        self.wait(patience, |engine, guard, _| {
-            Ok(if engine.unfinished(guard)? == 0 { Step::Here(()) } else { Step::NotNow(NEVER) })
-        })?;
-        Ok(())
+        // It always waits, so that there is an answer.
+        self.wait(&Drain, patience).map(drop)
     }
 
     /// The queue at one instant.
@@ -286,67 +245,6 @@ impl WorkQueue {
             return Err(QueueError::TooLong { what, found: bytes.len(), most });
         }
         Ok(())
-    }
-
-    /// Looks, and sleeps until there is a reason to look again. None: it was not to wait.
-    fn wait<T>(
-        &self,
-        patience: Patience,
-        mut look: impl FnMut(&Engine<'_, Machine>, &mut Guard<'_, Machine>, u64) -> Result<Step<T>, Fault>,
-    ) -> Result<Option<T>, QueueError> {
-        let set = &self.set;
-        let deadline = match patience {
-            Patience::For(timeout) => clock::deadline(timeout),
-            Patience::Not | Patience::Forever => NEVER,
-        };
-        // The dead may have what is missing, or what nobody misses because there is always something else to do.
-        if set.is_time_to_sweep(set.engine()) {
-            match set.sweep_within(clock::nanos(LAST_LOCK)) {
-                Ok(_) | Err(Trouble::Unavailable(Unavailable::Busy { .. })) => {}
-                Err(trouble) => return Err(trouble.into()),
-            }
-        }
-        let interrupt = Interrupt::current();
-        loop {
-            // Before the look: what changes after it changes the doorbell.
-            let seen = set.engine().work_bell();
-            let left = deadline.saturating_sub(clock::monotonic()).max(clock::nanos(LAST_LOCK));
-            let looked = set.locked_within(left.min(set.segment().patience()), &mut look)?;
-            let look_at = match looked {
-                Step::Here(value) => return Ok(Some(value)),
-                Step::NotNow(look_at) => look_at,
-            };
-            if let Patience::Not = patience {
-                return Ok(None);
-            }
-            if deadline != NEVER && clock::monotonic() >= deadline {
-                return Err(QueueError::TimedOut);
-            }
-            if interrupt.is_some_and(Interrupt::is_raised) {
-                return Err(QueueError::Interrupted);
-            }
-            let me = set.segment().participant().map_err(attach_trouble)?;
-            let view = set.segment().view();
-            let until = deadline.min(look_at);
-            let engine = set.engine();
-            if let Some(interrupt) = interrupt {
-                interrupt.sleep_for_work(set, engine, seen, until)?;
-                continue;
-            }
-            let slept = engine.sleep_for_work(me, seen, until, set.vigil(), &set.clock(), |swept| {
-                events::swept(set, &swept);
-                view.look_at_name()
-            });
-            slept.map_err(|fault| set.trouble(fault))?;
-        }
-    }
-}
-
-fn step(taken: Taken) -> Step<Option<Lease>> {
-    match taken {
-        Taken::Item(lease) => Step::Here(Some(lease)),
-        Taken::Over => Step::Here(None),
-        Taken::NotNow { look_at } => Step::NotNow(look_at),
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::ptr;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Acquire;
 
 use nix::errno::Errno;
 
@@ -42,12 +41,11 @@ const MOST_WORDS: usize = 128;
 /// How long to sleep at a time where the kernel cannot sleep on all of the words.
 const POLL_NANOS: u64 = 5_000_000;
 
-/// Sleeps while every word is as seen, until `until` by the monotonic clock; false if that time came, or a signal.
+/// Sleeps while every word is as seen, until `until` by the monotonic clock, or until a signal comes.
 ///
-/// Before Linux 5.16, or with more than 128 words, it only watches the first of several and looks at the rest every
-/// few milliseconds.
-pub(crate) fn wait_any(words: &[(&AtomicU32, u32)], until: u64) -> bool {
-    let has_changed = || words.iter().any(|(word, seen)| word.load(Acquire) != *seen);
+/// Before Linux 5.16, or with more than 128 words, it only watches the first of several, and returns every few
+/// milliseconds, so that its callers look at the rest.
+pub(crate) fn wait_any(words: &[(&AtomicU32, u32)], until: u64) {
     let entries: Vec<Waitv> = words
         .iter()
         .map(|(word, seen)| Waitv {
@@ -78,15 +76,10 @@ pub(crate) fn wait_any(words: &[(&AtomicU32, u32)], until: u64) -> bool {
         };
         Errno::result(result)
     };
-    match (result, words.first()) {
-        (Err(Errno::ENOSYS), Some((word, seen))) => {
-            let left = until.saturating_sub(super::clock::monotonic());
-            let left = if words.len() > 1 { left.min(POLL_NANOS) } else { left };
-            wait(word, *seen, left);
-            has_changed()
-        }
-        (Ok(_) | Err(Errno::EAGAIN), _) => true,
-        _ => has_changed(),
+    if let (Err(Errno::ENOSYS), Some((word, seen))) = (result, words.first()) {
+        let left = until.saturating_sub(super::clock::monotonic());
+        let left = if words.len() > 1 { left.min(POLL_NANOS) } else { left };
+        wait(word, *seen, left);
     }
 }
 

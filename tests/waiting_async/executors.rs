@@ -21,11 +21,11 @@ pub(crate) const TESTS: [(&str, fn()); 6] = [
     ("futures_and_threads_are_served_in_one_order", || mixed()),
 ];
 
-type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
+pub(crate) type Job = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Runs all jobs to their end, at one time.
-type Executor = (&'static str, fn(Vec<Job>));
+pub(crate) type Executor = (&'static str, fn(Vec<Job>));
 
-const EXECUTORS: [Executor; 4] = [
+pub(crate) const EXECUTORS: [Executor; 4] = [
     ("tokio with several threads", |jobs| {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(3).build().unwrap();
         runtime.block_on(tokio_jobs(jobs));

@@ -22,18 +22,18 @@ pub(crate) const TESTS: [(&str, fn()); 5] = [
 ];
 
 /// Runs a role that ends well if all is well.
-fn ask(role: &str, what: &str) {
+pub(crate) fn ask(role: &str, what: &str) {
     Worker::start(role, &[what]).wait_for_end();
 }
 
-fn helpers() -> usize {
+pub(crate) fn helpers() -> usize {
     let threads = fs::read_dir("/proc/self/task").unwrap();
     let names = threads.filter_map(|it| fs::read_to_string(it.unwrap().path().join("comm")).ok());
     names.filter(|name| name.trim_end() == "limitset-helper").count()
 }
 
 /// A new thread bears its name a little after its birth.
-fn wait_for_helper() {
+pub(crate) fn wait_for_helper() {
     wait_until(|| helpers() == 1);
 }
 

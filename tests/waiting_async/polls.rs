@@ -25,7 +25,7 @@ pub(crate) const TESTS: [(&str, fn()); 10] = [
 
 /// Counts how often it is woken.
 #[derive(Default)]
-struct Count(AtomicU64);
+pub(crate) struct Count(pub(crate) AtomicU64);
 
 impl Wake for Count {
     fn wake(self: Arc<Self>) {
@@ -34,7 +34,7 @@ impl Wake for Count {
 }
 
 impl Count {
-    fn wait(&self) {
+    pub(crate) fn wait(&self) {
         wait_until(|| self.0.load(SeqCst) > 0);
     }
 }

@@ -30,7 +30,9 @@ What is where:
     RateLimit, CallLimit, ResourceLimit      what is limited; Algorithm says how a rate counts
     Acquisition                              what was granted: report its use, release it, cancel it
     Cooldown                                 how a set pauses after "too many requests", and resumes
+    WorkQueue, WorkItem, Finished            work that goes to another worker if its worker dies; QueueOptions
     LimitDenied, LimitTimeout, LimitError    what can go wrong; the first two say what is in the way
+    QueueError                               what can go wrong with a work queue
 """
 
 from limitset._errors import (
@@ -38,6 +40,7 @@ from limitset._errors import (
     BadLimit,
     BadRequest,
     Holder,
+    ItemTooLong,
     LimitDenied,
     LimitError,
     LimitSetRemoved,
@@ -45,7 +48,13 @@ from limitset._errors import (
     LimitStatus,
     LimitTimeout,
     LimitUnavailable,
+    NoQueue,
     NotShared,
+    QueueClosed,
+    QueueEmpty,
+    QueueError,
+    QueueFull,
+    QueueTimeout,
     SegmentError,
     SegmentNotFound,
     Unreported,
@@ -53,8 +62,17 @@ from limitset._errors import (
     rate_limit_headers,
 )
 from limitset._http import Pause
-from limitset._limits import Algorithm, CallLimit, Cooldown, Limit, LoadBalancing, RateLimit, ResourceLimit
-from limitset._limitset import Acquisition, LimitPool, LimitSet, remove
+from limitset._limits import (
+    Algorithm,
+    CallLimit,
+    Cooldown,
+    Limit,
+    LoadBalancing,
+    QueueOptions,
+    RateLimit,
+    ResourceLimit,
+)
+from limitset._limitset import Acquisition, Finished, LimitPool, LimitSet, WorkItem, WorkQueue, remove
 
 __all__ = [
     "AboveCapacity",
@@ -64,7 +82,9 @@ __all__ = [
     "BadRequest",
     "CallLimit",
     "Cooldown",
+    "Finished",
     "Holder",
+    "ItemTooLong",
     "Limit",
     "LimitDenied",
     "LimitError",
@@ -76,14 +96,23 @@ __all__ = [
     "LimitUnavailable",
     "LimitsDiffer",
     "LoadBalancing",
+    "NoQueue",
     "NotShared",
     "Pause",
+    "QueueClosed",
+    "QueueEmpty",
+    "QueueError",
+    "QueueFull",
+    "QueueOptions",
+    "QueueTimeout",
     "RateLimit",
     "ResourceLimit",
     "SegmentError",
     "SegmentNotFound",
     "Unreported",
     "UsageError",
+    "WorkItem",
+    "WorkQueue",
     "rate_limit_headers",
     "remove",
 ]

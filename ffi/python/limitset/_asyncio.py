@@ -8,7 +8,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Generator, Optional
 
-from limitset._limitset import Acquisition, Bell, Pending
+from limitset._limitset import Acquisition, Bell, Pending, WorkItem, WorkQueue
 
 
 class _LoopBell:
@@ -41,11 +41,11 @@ def _bell_of(loop: asyncio.AbstractEventLoop) -> _LoopBell:
     return bell
 
 
-async def wait(pending: Pending) -> Acquisition:
-    """Waits for an acquisition to come. Cancelled, it leaves the queue and gives back what was granted meanwhile."""
-    held = pending.poll(None, 0)
-    if held is not None:
-        return held
+async def wait(pending: Pending) -> Any:
+    """Waits for what is to come. Cancelled, it leaves the queue and gives back what was granted meanwhile."""
+    answer = pending.poll(None, 0)
+    if answer is not None:
+        return answer[0]
     loop = asyncio.get_running_loop()
     ours = _bell_of(loop)
     ours.last += 1
@@ -53,9 +53,9 @@ async def wait(pending: Pending) -> Acquisition:
     try:
         while True:
             future = ours.futures[token] = loop.create_future()
-            held = pending.poll(ours.bell, token)
-            if held is not None:
-                return held
+            answer = pending.poll(ours.bell, token)
+            if answer is not None:
+                return answer[0]
             await future
     finally:
         ours.futures.pop(token, None)
@@ -75,8 +75,9 @@ class AsyncAcquire:
         return wait(self._pending).__await__()
 
     async def __aenter__(self) -> Acquisition:
-        self._held = await wait(self._pending)
-        return self._held
+        held: Acquisition = await wait(self._pending)
+        self._held = held
+        return held
 
     async def __aexit__(
         self,
@@ -86,3 +87,21 @@ class AsyncAcquire:
     ) -> None:
         if self._held is not None:
             self._held.__exit__(exc_type, exc_value, traceback)
+
+
+class AsyncItems:
+    """The items of a queue, one after the other, until it is closed and all is finished."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self, queue: WorkQueue) -> None:
+        self._queue = queue
+
+    def __aiter__(self) -> AsyncItems:
+        return self
+
+    async def __anext__(self) -> WorkItem:
+        item = await self._queue.async_take()
+        if item is None:
+            raise StopAsyncIteration
+        return item

@@ -6,6 +6,7 @@ All of these can be pickled, so that they come back from worker processes whole.
 from __future__ import annotations
 
 import math
+import queue
 from typing import Iterable, NamedTuple, Optional
 
 
@@ -180,6 +181,61 @@ class Unreported(LimitError, RuntimeError):
     def __init__(self, message: str = "unreported", *, keys: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.keys = tuple(keys)
+
+
+class QueueError(LimitError):
+    """Nothing was done to a work queue, or to an item of it."""
+
+    def __init__(self, message: str = "", *, reason: str = "") -> None:
+        super().__init__(message)
+        #: "no_queue", "empty", "full", "closed", "timed_out" or "too_long"; of an item "spent" (what became of it was said
+        #: before) or "not_held".
+        self.reason = reason
+
+
+class NoQueue(QueueError, AttributeError):
+    """The set was opened without a work queue."""
+
+    def __init__(self, message: str = "no queue", *, reason: str = "no_queue") -> None:
+        super().__init__(message, reason=reason)
+
+
+class QueueEmpty(QueueError, queue.Empty):
+    """There is nothing in the queue now; there may be later."""
+
+    def __init__(self, message: str = "empty", *, reason: str = "empty") -> None:
+        super().__init__(message, reason=reason)
+
+
+class QueueFull(QueueError, queue.Full):
+    """All places of the queue are taken. Nothing was pushed."""
+
+    def __init__(self, message: str = "full", *, reason: str = "full") -> None:
+        super().__init__(message, reason=reason)
+
+
+class QueueClosed(QueueError, ValueError):
+    """The queue was closed for good. Nothing was pushed."""
+
+    def __init__(self, message: str = "closed", *, reason: str = "closed") -> None:
+        super().__init__(message, reason=reason)
+
+
+class QueueTimeout(QueueError, TimeoutError):
+    """The queue had nothing to offer in time."""
+
+    def __init__(self, message: str = "timed out", *, reason: str = "timed_out") -> None:
+        super().__init__(message, reason=reason)
+
+
+class ItemTooLong(QueueError, ValueError):
+    """More bytes than an item, or a result, has room for. Nothing was changed."""
+
+    def __init__(self, message: str = "too long", *, reason: str = "too_long", found: int = 0, most: int = 0) -> None:
+        super().__init__(message, reason=reason)
+        self.found = found
+        #: How many there is room for.
+        self.most = most
 
 
 class LimitUnavailable(LimitError):

@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def wait(pending):
-    """Waits for an acquisition to come. Killed, it leaves the queue and gives back what was granted meanwhile."""
+    """Waits for what is to come. Killed, it leaves the queue and gives back what was granted meanwhile."""
     import gevent  # type: ignore[import-untyped]
     from gevent.event import Event  # type: ignore[import-untyped]
 
@@ -77,9 +77,9 @@ def wait(pending):
             event = Event()
             token = ours.add(event)
             try:
-                held = pending.poll(ours.bell, token)
-                if held is not None:
-                    return held
+                answer = pending.poll(ours.bell, token)
+                if answer is not None:
+                    return answer[0]
                 event.wait()
             finally:
                 ours.forget(token)

@@ -135,3 +135,20 @@ class Cooldown:
     slow_admissions: int = 20
     first_gap: float = 0.5
     last_gap: float = 0.05
+
+
+@dataclass(frozen=True)
+class QueueOptions:
+    """A work queue in the memory of a set: room for `items` items of at most `item_bytes` bytes each.
+
+    Items that are waiting, at work, parked or dead letters need a place, and those that are done until somebody has
+    collected their result. A result has `result_bytes` bytes at most, as many as an item unless set. An item becomes a
+    dead letter when it was tried `attempts` times, or when the other side said "too many requests" to it `rate_limits`
+    times, which are no attempts.
+    """
+
+    items: int
+    item_bytes: int
+    result_bytes: Optional[int] = None
+    attempts: int = 3
+    rate_limits: int = 20

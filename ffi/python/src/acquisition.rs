@@ -65,6 +65,13 @@ impl Acquisition {
         self
     }
 
+    /// What is held, for whoever ends it in another way; it is over for Python then.
+    pub(crate) fn surrender(&self, py: Python<'_>) -> PyResult<Held> {
+        let mut it = self.0.take(py)?;
+        it.held(py)?;
+        it.give_up().ok_or_else(|| error::misuse(py, "ended", "nothing is held".to_owned()))
+    }
+
     /// Comes to hold something new, if it is a spare of this set, and that is to be had at once.
     #[inline]
     pub(crate) fn acquire_again(
@@ -319,13 +326,8 @@ impl Acquisition {
         py: Python<'py>,
         retry_after: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let wait = retry_after.map(|wait| retry_after_of(wait)).transpose()?.flatten();
-        let mut it = self.0.take(py)?;
-        it.held(py)?;
-        let Some(held) = it.give_up() else {
-            return Err(error::misuse(py, "ended", "nothing is held".to_owned()));
-        };
-        let paused = held.rate_limited(wait).map_err(|error| error::usage(py, &error))?;
+        let wait = retry_after_of(retry_after)?;
+        let paused = self.surrender(py)?.rate_limited(wait).map_err(|error| error::usage(py, &error))?;
         pause(py, &paused)
     }
 
@@ -371,7 +373,8 @@ impl Acquisition {
 }
 
 /// What the other side asked for. A text that is neither seconds nor a date asks for nothing.
-fn retry_after_of(wait: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
+pub(crate) fn retry_after_of(wait: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
+    let Some(wait) = wait else { return Ok(None) };
     let py = wait.py();
     if !wait.is_instance_of::<pyo3::types::PyString>() {
         return duration(wait, "retry_after").map(Some);
@@ -389,6 +392,12 @@ pub(crate) fn pause<'py>(py: Python<'py>, paused: &Pause) -> PyResult<Bound<'py,
 /// An awaitable that is over before it begins.
 #[pyclass(module = "limitset._limitset")]
 pub(crate) struct Ready(Option<Py<PyAny>>);
+
+impl Ready {
+    pub(crate) fn new(value: Option<Py<PyAny>>) -> Self {
+        Self(value)
+    }
+}
 
 #[pymethods]
 impl Ready {

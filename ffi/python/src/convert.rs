@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use limitset::{Algorithm, CallLimit, Cooldown, Limit, RateLimit, Report, ResourceLimit};
+use limitset::{Algorithm, CallLimit, Cooldown, Limit, QueueOptions, RateLimit, Report, ResourceLimit};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyInt, PyString};
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyDict, PyInt, PyMemoryView, PyString};
 use smallvec::SmallVec;
 
 use crate::error;
@@ -184,6 +185,58 @@ pub(crate) fn to_python<'py>(py: Python<'py>, limit: &Limit) -> PyResult<Bound<'
         _ => class("ResourceLimit")?,
     };
     class.call((), Some(&fields))
+}
+
+/// How large a work queue is.
+pub(crate) fn queue(given: &Bound<'_, PyAny>) -> PyResult<QueueOptions> {
+    let get = |field: &str| {
+        let found = given.getattr(field).map_err(|_| {
+            PyTypeError::new_err(format!("a queue is declared by QueueOptions, not {}", type_name(given)))
+        })?;
+        if found.is_none() {
+            return Ok(None);
+        }
+        found.extract::<u32>().map(Some).map_err(|error| match found.is_instance_of::<PyInt>() {
+            true => error::bad_limit(
+                given.py(),
+                format!("{field} of a queue cannot be {found}: it has to be 0 or more, and fit 32 bits"),
+            ),
+            false => error,
+        })
+    };
+    let mut options = QueueOptions::new(get("items")?.unwrap_or(0), get("item_bytes")?.unwrap_or(0));
+    if let Some(bytes) = get("result_bytes")? {
+        options = options.result_bytes(bytes);
+    }
+    if let Some(attempts) = get("attempts")? {
+        options = options.attempts(attempts);
+    }
+    if let Some(times) = get("rate_limits")? {
+        options = options.rate_limits(times);
+    }
+    Ok(options)
+}
+
+/// Bytes, of any object that is made of them. `what` names it in errors.
+pub(crate) fn bytes(given: &Bound<'_, PyAny>, what: &str) -> PyResult<PyBackedBytes> {
+    if let Ok(bytes) = given.extract::<PyBackedBytes>() {
+        return Ok(bytes);
+    }
+    if let Ok(view) = given.cast::<PyMemoryView>() {
+        return Ok(view.call_method0(intern!(given.py(), "tobytes"))?.extract::<PyBackedBytes>()?);
+    }
+    let hint = if given.is_instance_of::<PyString>() { ": encode it" } else { "" };
+    Err(PyTypeError::new_err(format!("{what} is bytes, not {}{hint}", type_name(given))))
+}
+
+/// The program's own number of an item.
+pub(crate) fn id(given: &Bound<'_, PyAny>) -> PyResult<u64> {
+    given.extract().map_err(|_| {
+        if given.is_instance_of::<PyInt>() {
+            return PyValueError::new_err(format!("the id of an item cannot be {given}: it fits 64 bits"));
+        }
+        PyTypeError::new_err(format!("the id of an item is a whole number, not {}", type_name(given)))
+    })
 }
 
 /// How a set pauses.

@@ -2,7 +2,8 @@
 
 use limitset::error::{AttachError, CreateError};
 use limitset::{
-    AcquireError, Limit, LimitSet, ManageError, OpenError, PoolError, Statuses, Unavailable, UsageError,
+    AcquireError, Limit, LimitSet, ManageError, OpenError, PoolError, QueueError, Statuses, Unavailable,
+    UsageError,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -185,6 +186,42 @@ pub(crate) fn misuse(py: Python<'_>, reason: &str, text: String) -> PyErr {
         Ok(()) => with(py, "UsageError", text, &fields),
         Err(error) => error,
     }
+}
+
+/// Why nothing was done to a work queue, or to an item of it.
+pub(crate) fn queue(py: Python<'_>, error: &QueueError) -> PyErr {
+    queue_or_why(py, error).unwrap_or_else(|error| error)
+}
+
+fn queue_or_why(py: Python<'_>, error: &QueueError) -> PyResult<PyErr> {
+    let text = error.to_string();
+    let fields = PyDict::new(py);
+    let (name, reason) = match error {
+        QueueError::NoQueue => {
+            return Ok(plain(
+                py,
+                "NoQueue",
+                "this set has no work queue: open it with queue=QueueOptions(...)".to_owned(),
+            ));
+        }
+        QueueError::TooLong { found, most, .. } => {
+            fields.set_item("found", found)?;
+            fields.set_item("most", most)?;
+            return Ok(with(py, "ItemTooLong", text, &fields));
+        }
+        QueueError::Closed => return Ok(plain(py, "QueueClosed", text)),
+        QueueError::Full { .. } => return Ok(plain(py, "QueueFull", text)),
+        QueueError::Empty => return Ok(plain(py, "QueueEmpty", text)),
+        QueueError::TimedOut => return Ok(plain(py, "QueueTimeout", text)),
+        QueueError::Forked | QueueError::NotShared => return Ok(plain(py, "NotShared", text)),
+        QueueError::Unavailable(why) => return Ok(unavailable(py, why, text)),
+        QueueError::Removed => return Ok(plain(py, "LimitSetRemoved", text)),
+        QueueError::Spent => ("QueueError", "spent"),
+        QueueError::NotHeld => ("QueueError", "not_held"),
+        _ => ("QueueError", ""),
+    };
+    fields.set_item("reason", reason)?;
+    Ok(with(py, name, text, &fields))
 }
 
 /// Why a set could not be managed as asked.

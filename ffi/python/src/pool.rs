@@ -128,7 +128,7 @@ impl LimitPool {
         let translate = self.translate(py, asked);
         match waiting::ask(&mut future) {
             std::task::Poll::Ready(answer) => Bound::new(py, translate(py, answer)?),
-            std::task::Poll::Pending => waiting::wait(py, future, translate),
+            std::task::Poll::Pending => Ok(waiting::wait(py, future, translate)?.cast_into()?),
         }
     }
 

@@ -13,6 +13,7 @@ use crate::again::Again;
 use crate::convert::{self, Amounts, Asked};
 use crate::lone::Lone;
 use crate::open::{self, Mode, Reopening};
+use crate::queue::WorkQueue;
 use crate::waiting::{self, Answer, Pending, Translate};
 use crate::{error, stats};
 
@@ -135,7 +136,7 @@ impl LimitSet {
     #[pyo3(signature = (
         limits, *, name = None, shared = None, mode = None, config = None, cooldown = None, order = None, clock = None,
         on_unavailable = None, on_difference = None, slots = None, waiters = None, permissions = None, group = None,
-        any_owner = false, patience = None
+        any_owner = false, patience = None, queue = None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn open(
@@ -156,6 +157,7 @@ impl LimitSet {
         group: Option<u32>,
         any_owner: bool,
         patience: Option<&Bound<'_, PyAny>>,
+        queue: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let mode = Mode::new(mode, shared, name)?;
         let reopening = Reopening::new(on_unavailable, any_owner, patience)?;
@@ -177,6 +179,9 @@ impl LimitSet {
         builder = builder.on_difference(open::on_difference(on_difference)?);
         if let Some(cooldown) = cooldown {
             builder = builder.cooldown(convert::cooldown(cooldown)?);
+        }
+        if let Some(queue) = queue {
+            builder = builder.queue(convert::queue(queue)?);
         }
         for (key, value) in open::config(config)? {
             builder = builder.config(key, value);
@@ -222,7 +227,8 @@ impl LimitSet {
                 Bound::new(py, Acquisition::granted(held, this.config.clone_ref(py)).at_home(slf))
             }
             Ok(Started::Waiting(future)) => {
-                waiting::wait(py, future, this.translate(py, Amounts::of(requested)?))
+                let acquired = waiting::wait(py, future, this.translate(py, Amounts::of(requested)?))?;
+                Ok(acquired.cast_into()?)
             }
             Err(why) => Err(error::acquire(py, Some(&this.set), &Amounts::of(requested)?, &why)),
         }
@@ -358,6 +364,12 @@ impl LimitSet {
     #[getter]
     fn shared(&self) -> bool {
         self.set.segment().is_shared()
+    }
+
+    /// The work queue of the set; raises NoQueue, an AttributeError, if it was opened without one.
+    #[getter]
+    fn queue(slf: &Bound<'_, Self>) -> PyResult<WorkQueue> {
+        WorkQueue::new(slf)
     }
 
     /// The limits as they were declared.

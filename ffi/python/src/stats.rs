@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use limitset::{LimitStats, PoolStats, Stats};
+use limitset::{LimitStats, PoolStats, QueueStats, Stats};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -42,6 +42,7 @@ pub(crate) fn of_set<'py>(py: Python<'py>, stats: &Stats) -> PyResult<Bound<'py,
     cooldown.set_item("next_admission", seconds(stats.cooldown.next_admission))?;
     fields!(cooldown, stats.cooldown, generation, consecutive, participants, absorbed, slow_admissions);
     all.set_item("cooldown", cooldown)?;
+    all.set_item("queue", stats.queue.as_ref().map(|queue| of_queue(py, queue)).transpose()?)?;
     fields!(
         all,
         stats,
@@ -64,6 +65,14 @@ fn of_limit<'py>(py: Python<'py>, limit: &LimitStats) -> PyResult<Bound<'py, PyD
         one, limit, capacity, burst, available, in_use, debt, waiting, granted, denied, refunded, unreported
     );
     fields!(one, limit, consumed, revision);
+    Ok(one)
+}
+
+pub(crate) fn of_queue<'py>(py: Python<'py>, queue: &QueueStats) -> PyResult<Bound<'py, PyDict>> {
+    let one = PyDict::new(py);
+    fields!(one, queue, capacity, ready, parked, delayed, leased, results, dead_letters, is_closed);
+    fields!(one, queue, pushed, taken, done, retried, rate_limited, redistributed, returned, dead_lettered);
+    one.set_item("unfinished", queue.unfinished())?;
     Ok(one)
 }
 

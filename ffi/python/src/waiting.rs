@@ -13,18 +13,19 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use limitset::{AcquireError, Acquisition as Held};
 use pyo3::exceptions::PyRuntimeError;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
+use pyo3::{IntoPyObjectExt as _, intern};
 
 use crate::acquisition::Acquisition;
 
-/// What is waited for.
+/// What those who acquire wait for.
 pub(crate) type Answer = Result<Held, AcquireError>;
 /// An answer to come.
 pub(crate) type Coming = Pin<Box<dyn Future<Output = Answer> + Send>>;
 /// Makes of an answer what Python gets.
-pub(crate) type Translate = Box<dyn Fn(Python<'_>, Answer) -> PyResult<Acquisition> + Send + Sync>;
+pub(crate) type Translate<A = Answer, T = Acquisition> =
+    Box<dyn Fn(Python<'_>, A) -> PyResult<T> + Send + Sync>;
 
 /// Asks without waiting.
 pub(crate) fn ask<F: Future<Output = Answer> + Unpin>(future: &mut F) -> Poll<Answer> {
@@ -33,20 +34,25 @@ pub(crate) fn ask<F: Future<Output = Answer> + Unpin>(future: &mut F) -> Poll<An
 
 /// Waits for the answer without the GIL, or as gevent does where it has taken over. Signals end it with what their
 /// handlers raise; whoever drops the future then leaves the queue.
-pub(crate) fn wait<F>(py: Python<'_>, mut future: F, translate: Translate) -> PyResult<Bound<'_, Acquisition>>
+pub(crate) fn wait<F, T>(
+    py: Python<'_>,
+    mut future: F,
+    translate: Translate<F::Output, T>,
+) -> PyResult<Bound<'_, PyAny>>
 where
-    F: Future<Output = Answer> + Unpin + Send + 'static,
+    F: Future<Output: Send> + Unpin + Send + 'static,
+    T: for<'py> IntoPyObject<'py> + 'static,
 {
-    if let Some(greenlets) = greenlets(py)? {
-        let pending = Pending { inner: Mutex::new(Some((Box::pin(future), translate))) };
-        return greenlets.call_method1(intern!(py, "wait"), (pending,))?.cast_into().map_err(Into::into);
-    }
     let sleeper = Arc::new(Sleeper::default());
     let waker = Waker::from(sleeper.clone());
     loop {
         let polled = py.detach(|| Pin::new(&mut future).poll(&mut Context::from_waker(&waker)));
         if let Poll::Ready(answer) = polled {
-            return Bound::new(py, translate(py, answer)?);
+            return translate(py, answer)?.into_bound_py_any(py);
+        }
+        if let Some(greenlets) = greenlets(py)? {
+            let pending = Pending::new(future, translate);
+            return greenlets.call_method1(intern!(py, "wait"), (pending,));
         }
         // Right before the sleep: a signal that comes later ends it.
         py.check_signals()?;
@@ -173,47 +179,68 @@ impl Wake for Ring {
     }
 }
 
-/// An acquisition to come, for those who wait in an event loop.
+/// Something to come, for those who wait in an event loop.
 #[pyclass(frozen, module = "limitset._limitset")]
 pub(crate) struct Pending {
-    inner: Mutex<Option<(Coming, Translate)>>,
+    inner: Mutex<Option<Box<dyn Awaited>>>,
+}
+
+/// A future, with what makes of its answer what Python gets.
+trait Awaited: Send {
+    fn poll(&mut self, py: Python<'_>, context: &mut Context<'_>) -> PyResult<Option<Py<PyAny>>>;
+}
+
+impl<F, T> Awaited for (F, Translate<F::Output, T>)
+where
+    F: Future + Unpin + Send,
+    T: for<'py> IntoPyObject<'py>,
+{
+    fn poll(&mut self, py: Python<'_>, context: &mut Context<'_>) -> PyResult<Option<Py<PyAny>>> {
+        match Pin::new(&mut self.0).poll(context) {
+            Poll::Pending => Ok(None),
+            Poll::Ready(answer) => self.1(py, answer)?.into_py_any(py).map(Some),
+        }
+    }
 }
 
 impl Pending {
-    pub(crate) fn new(future: Coming, translate: Translate) -> Self {
-        Self { inner: Mutex::new(Some((future, translate))) }
+    pub(crate) fn new<F, T>(future: F, translate: Translate<F::Output, T>) -> Self
+    where
+        F: Future + Unpin + Send + 'static,
+        T: for<'py> IntoPyObject<'py> + 'static,
+    {
+        Self { inner: Mutex::new(Some(Box::new((future, translate)))) }
     }
 
-    fn take(&self) -> Option<(Coming, Translate)> {
+    fn take(&self) -> Option<Box<dyn Awaited>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 #[pymethods]
 impl Pending {
-    /// Looks whether it has come; if not, rings the bell with the token when it is time to look again.
+    /// Looks whether it has come, and gives it in a tuple, since it may be None; if not, rings the bell with the token when
+    /// it is time to look again.
     #[pyo3(signature = (bell, token, /))]
     fn poll(
         &self,
         py: Python<'_>,
         bell: Option<&Bound<'_, Bell>>,
         token: u64,
-    ) -> PyResult<Option<Acquisition>> {
+    ) -> PyResult<Option<(Py<PyAny>,)>> {
         let waker = bell.map_or_else(
             || Waker::noop().clone(),
             |bell| Waker::from(Arc::new(Ring { shared: bell.get().shared.clone(), token })),
         );
         // Taken out: what follows runs Python, and so perhaps another thread that looks here.
-        let Some((mut future, translate)) = self.take() else {
-            return Err(PyRuntimeError::new_err("it is over, or looked for by another thread: acquire anew"));
+        let Some(mut awaited) = self.take() else {
+            return Err(PyRuntimeError::new_err("it is over, or looked for by another thread: ask anew"));
         };
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Pending => {
-                *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Some((future, translate));
-                Ok(None)
-            }
-            Poll::Ready(answer) => translate(py, answer).map(Some),
+        let answer = awaited.poll(py, &mut Context::from_waker(&waker))?;
+        if answer.is_none() {
+            *self.inner.lock().unwrap_or_else(PoisonError::into_inner) = Some(awaited);
         }
+        Ok(answer.map(|answer| (answer,)))
     }
 
     /// Gives up: leaves the queue, and gives back what was granted meanwhile.

@@ -54,7 +54,7 @@ def run(folder, *arguments, **options):
     return done.stdout
 
 
-@pytest.mark.parametrize("name_of_page", ["python.md", "python-llm.md"])
+@pytest.mark.parametrize("name_of_page", ["python.md", "python-llm.md", "python-queue.md"])
 def test_short_examples_run(page, name_of_page):
     folder, loose = page(name_of_page)
     assert loose
@@ -152,6 +152,42 @@ def test_the_client_estimates_settles_and_pauses(page):
     source = (folder / "llm.py").read_text().replace("first=1,", "first=0.05,")
     (folder / "llm.py").write_text(source)
     assert run(folder, "-c", CLIENT) == "well\n"
+
+
+POLITE = """
+import polite
+from limitset import *
+limits = LimitSet([ResourceLimit("sockets", 1)], queue=QueueOptions(items=9, item_bytes=9), cooldown=Cooldown(first=0.01))
+said = []
+
+def ask(payload):
+    said.append(payload)
+    if payload == b"busy" and said.count(b"busy") < 3:
+        raise polite.TooManyRequests("0.02")
+    return payload.upper()
+
+for number, payload in enumerate([b"busy", b"calm"]):
+    limits.queue.push(number, payload)
+limits.queue.close()
+polite.work(limits, ask)
+results = sorted(finished.forget() or finished.result for finished in iter(limits.queue.collect, None))
+assert results == [b"BUSY", b"CALM"] and said.count(b"busy") == 3, (results, said)
+stats = limits.get_stats()
+assert stats["queue"]["rate_limited"] == stats["cooldown"]["generation"] == 2
+assert stats["limits"]["sockets"]["in_use"] == 0
+print("well")
+"""
+
+
+def test_the_programs_of_the_page_on_the_work_queue_say_what_they_should(page):
+    folder, _ = page("python-queue.md")
+    before = set(os.listdir("/dev/shm"))
+    assert run(folder, "batch.py") == "50 1\n"
+    assert run(folder, "batch_async.py") == "100\n"
+    assert run(folder, "-c", POLITE) == "well\n"
+    left = [it for it in set(os.listdir("/dev/shm")) - before if it.startswith("limitset.auto-")]
+    # Those of other programs that run beside this one are not meant.
+    assert [it for it in left if not os.path.exists(f"/proc/{it.split('-')[1]}")] == []
 
 
 def test_the_programs_of_the_page_on_processes_say_what_they_should(page):

@@ -10,10 +10,12 @@ import pytest
 
 import limitset
 
+#: Whose methods and properties say what they are for.
+DESCRIBED = ("LimitSet", "LimitPool", "Acquisition", "WorkQueue", "WorkItem", "Finished")
 ALLOWED = Path(__file__).parent / "stubtest-allow.txt"
 SAMPLE = """
 import asyncio
-from limitset import CallLimit, LimitDenied, LimitPool, LimitSet, RateLimit
+from limitset import CallLimit, LimitDenied, LimitPool, LimitSet, QueueOptions, RateLimit
 
 limits = LimitSet([CallLimit(window="minute", capacity=5), RateLimit("tokens", 60, 9)], name="a", config={"b": "c"})
 
@@ -39,6 +41,17 @@ async def main() -> None:
             raise tried.denial or LimitDenied()
     reveal_type(LimitPool.of(limits)[0]["tokens"].key)
     reveal_type(call(5))
+    queue = LimitSet([], queue=QueueOptions(items=5, item_bytes=9)).queue
+    await queue.async_push(1, b"")
+    asyncio.create_task(queue.async_take())
+    for item in queue:
+        with item as the_same:
+            reveal_type(the_same)
+    async for item in queue:
+        async with item as the_same:
+            reveal_type(the_same)
+    reveal_type(await queue.async_collect())
+    queue.push(1, "text")
 
 
 call("five")
@@ -62,15 +75,17 @@ def test_programs_are_checked_by_the_stubs(tmp_path):
     checked = run("mypy", "--strict", "--cache-dir=/dev/null", "sample.py", cwd=tmp_path)
     said = [line.split(": ", 1)[1] for line in checked.stdout.splitlines() if line.startswith("sample.py")]
     types = [line.split('"')[1].split(".")[-1] for line in said if line.startswith("note: Revealed")]
-    assert types == ["Acquisition", "Acquisition", "str", "str", "str"], checked.stdout
+    ours = ["Acquisition", "Acquisition", "str", "str", "str", "WorkItem", "WorkItem", "Finished | None"]
+    assert types == ours, checked.stdout
     errors = [line.split("[")[-1] for line in said if line.startswith("error")]
-    assert errors == ["arg-type]", "dict-item]"], checked.stdout
+    assert errors == ["arg-type]", "arg-type]", "dict-item]"], checked.stdout
 
 
 def test_help_reads_well():
     text = pydoc.render_doc(limitset, renderer=pydoc.plaintext)
     assert text.startswith("Python Library Documentation: package limitset")
-    for part in ["One budget over all processes.", "acquire(self, /, requested=None, timeout=None)", "class LimitSet("]:
+    for part in ["One budget over all processes.", "acquire(self, /, requested=None, timeout=None)", "class LimitSet(", "class WorkQueue(",
+                 "take(self, /, timeout=None)"]:
         assert part in text
 
 
@@ -79,6 +94,6 @@ def test_whatever_is_public_says_what_it_is(name):
     it = getattr(limitset, name)
     assert inspect.getdoc(it), name
     assert it.__module__ == "limitset"
-    if isinstance(it, type) and name in ("LimitSet", "LimitPool", "Acquisition"):
+    if isinstance(it, type) and name in DESCRIBED:
         silent = [key for key, value in vars(it).items() if not key.startswith("_") and not inspect.getdoc(value)]
         assert silent == []
