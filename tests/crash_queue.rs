@@ -406,13 +406,13 @@ const OF_THE_VICTIM: [&str; 6] = [
 ];
 const ENTRY_NOT_NAMED: Mutation = Mutation {
     name: "entry_not_named",
-    breaks: "a journal entry does not say which word it is about",
-    effect: Effect::LoseDescriptions,
+    breaks: "a journal entry says that it is about other words",
+    effect: Effect::NameUnusedWords,
 };
 const ENTRY_DROPPED: Mutation = Mutation {
     name: "entry_dropped",
-    breaks: "the second row of a transaction, which is one of a grant, changes before its entry counts",
-    effect: Effect::LoseLength(12),
+    breaks: "the row of the second limit of a grant changes before its entry counts",
+    effect: Effect::LoseLength(14),
 };
 /// Defects of whoever recovers.
 const OF_THE_SURVIVOR: [&str; 3] = ["skip_recovery", "undo_restores_nothing", NO_SECOND_RING.name];

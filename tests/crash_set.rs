@@ -327,11 +327,10 @@ fn survives(act: Act) {
 /// Defects that a victim's death shows.
 const OF_THE_VICTIM: [&str; 5] =
     ["no_journal", "length_after_word", "stale_old_value", "commit_before_apply", ENTRY_NOT_NAMED.name];
-/// One that takes a journal with a past: what was written there last names other words.
 const ENTRY_NOT_NAMED: Mutation = Mutation {
     name: "entry_not_named",
-    breaks: "a journal entry does not say which word it is about",
-    effect: Effect::LoseDescriptions,
+    breaks: "a journal entry says that it is about other words",
+    effect: Effect::NameUnusedWords,
 };
 /// Defects of whoever recovers.
 const OF_THE_SURVIVOR: [&str; 2] = ["skip_recovery", "undo_restores_nothing"];

@@ -164,7 +164,7 @@ impl Words {
 
     /// The instant that a decision would be about.
     pub(crate) fn now(&self) -> u64 {
-        (self.word(16) + self.word(1)).max(self.word(0))
+        (self.word(16) + self.word(4)).max(self.word(0))
     }
 
     fn item(&self, place: u64, word: usize) -> u64 {

@@ -59,8 +59,8 @@ pub enum Effect {
     ReadZeroOf(usize),
     /// Stores that make the journal exactly so many words long are lost.
     LoseLength(u64),
-    /// The words that say what the entries of the journal are about are lost.
-    LoseDescriptions,
+    /// The entries of the journal say that they are about words that nobody uses.
+    NameUnusedWords,
     /// Stores of 0 to the word with this index are lost.
     LoseZeroOf(usize),
     /// Stores of anything but 0 to the word with this index are lost.
@@ -144,7 +144,8 @@ const COOLDOWN_GENERATION: usize = 3;
 const COOLDOWN_UNTIL: usize = 8;
 const COOLDOWN_COUNT: usize = 9;
 const SLOW_ADMISSIONS_LEFT: usize = 10;
-/// The last of the words of a set, which is reserved.
+/// The first and the last of the words of a set that are reserved; no row that is written at once is longer.
+const FIRST_UNUSED: usize = 25;
 const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
 const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
@@ -475,7 +476,9 @@ impl<E: Env> Env for Mutant<'_, E> {
             Effect::LoseJournal(longer) if class == Class::Change && longer == is_longer => {}
             Effect::LoseOldValues if class == Class::Journal && !is_description(value) => {}
             Effect::LoseLength(of) if class == Class::Change && journal_words(value) == of => {}
-            Effect::LoseDescriptions if class == Class::Journal && is_description(value) => {}
+            Effect::NameUnusedWords if class == Class::Journal && is_description(value) => {
+                env.store64(word, value & !u64::from(u32::MAX) | FIRST_UNUSED as u64, order);
+            }
             Effect::LoseZeroOf(lost) if value == 0 && index() == Some(lost) => {}
             Effect::LoseNonZeroOf(lost) if value != 0 && index() == Some(lost) => {}
             Effect::LoseUndo if class == Class::Word && order == Relaxed => {}
