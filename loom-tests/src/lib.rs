@@ -40,6 +40,8 @@
 //!            sleeper_gets_its_permit           a permit given back finds who sleeps for it
 //!            sleepers_get_their_permits        … all of them
 //!            recovery_rings, adoption_rings    … also if a stranger returned it for the dead
+//! at_once    at_once_balances                  asking and giving back without a guard: nothing half done
+//!            at_once_passes_nobody_over        … and who waits is not forgotten
 //! queue      waiter_gets_its_grant             who waits is granted what is given back, and told
 //!            waiters_are_served_in_order       … in the order of arrival
 //!            newcomer_does_not_overtake        … and not who did not wait

@@ -9,7 +9,7 @@ use limitset::Limit;
 use limitset::core::{Env, Fault, Guard, NEVER, Participant};
 use limitset::engine::models::Draft;
 use limitset::engine::{
-    Admitted, Charge, Ending, Engine, Entered, Look, Patience, Place, Time, Vigil, Wants,
+    Admitted, AtOnce, Charge, Ending, Engine, Entered, Look, Patience, Place, Time, Vigil, Wants, When,
 };
 use loom::thread::{JoinHandle, spawn};
 
@@ -397,6 +397,33 @@ impl<'a, E: Env> Life<'a, E> {
             self.engine.finish(&mut guard, &self.charges(amount), Ending::Cancelled, now).unwrap();
         }
         self.unlock(guard, now).unwrap();
+    }
+
+    /// Asks without a guard; false if it is not to be had that way.
+    pub fn ask_at_once(&self, amount: u64) -> bool {
+        match self.engine.ask_at_once(self.me, &wants(amount), u64::MAX, When::Last) {
+            Some(Ok(AtOnce::Granted { .. })) => {
+                self.note_grant(amount);
+                true
+            }
+            Some(answer) => {
+                answer.unwrap();
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Gives back all it holds, without a guard if it can.
+    pub fn give_at_once(&self) {
+        let amount = self.holds.get();
+        self.note_return(amount);
+        if !self.engine.give_at_once(self.me, &wants(amount), 1).unwrap() {
+            let mut guard = self.lock().unwrap();
+            let ending = Ending::Released(Admitted::default());
+            self.engine.finish(&mut guard, &self.charges(amount), ending, 0).unwrap();
+            guard.unlock().unwrap();
+        }
     }
 
     /// Gives back all it holds.

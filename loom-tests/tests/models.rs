@@ -1,6 +1,8 @@
 //! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
 
-use loom_tests::models::{cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore, work};
+use loom_tests::models::{
+    at_once, cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore, work,
+};
 use loom_tests::mutant::CONTROL;
 
 #[test]
@@ -121,6 +123,16 @@ fn recovery_rings() {
 #[test]
 fn adoption_rings() {
     semaphore::adoption_rings(CONTROL);
+}
+
+#[test]
+fn at_once_balances() {
+    at_once::at_once_balances(CONTROL);
+}
+
+#[test]
+fn at_once_passes_nobody_over() {
+    at_once::at_once_passes_nobody_over(CONTROL);
 }
 
 #[test]

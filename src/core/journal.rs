@@ -39,8 +39,8 @@ use super::guard::Guard;
 use super::owner::Participant;
 
 /// Most words of a journal, so that their number fits its place.
-pub(crate) const MAX_JOURNAL_WORDS: usize = LENGTH_MASK as usize;
-const LENGTH_MASK: u64 = 0xffff;
+pub(crate) const MAX_JOURNAL_WORDS: usize = 0xffff;
+const LENGTH_MASK: u64 = MAX_JOURNAL_WORDS as u64;
 
 /// How many words of the journal count while `change` says so; 0 if nothing is being changed.
 #[inline]

@@ -1,5 +1,6 @@
 //! The models. Each states the one invariant it checks.
 
+pub mod at_once;
 pub mod cooldown;
 pub mod enrolment;
 pub mod journal;
@@ -48,6 +49,8 @@ pub const MODELS: &[Named] = models![
     semaphore::sleepers_get_their_permits,
     semaphore::recovery_rings,
     semaphore::adoption_rings,
+    at_once::at_once_balances,
+    at_once::at_once_passes_nobody_over,
     queue::waiter_gets_its_grant,
     queue::waiters_are_served_in_order,
     queue::timeout_against_grant,
