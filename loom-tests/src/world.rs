@@ -426,6 +426,10 @@ impl Env for LoomEnv<'_> {
         self.light_fence();
     }
 
+    fn rest(&self, _: u32) {
+        yield_now();
+    }
+
     fn pause(&self) {
         yield_now();
     }

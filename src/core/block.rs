@@ -108,9 +108,6 @@ impl<E: Env> Clone for Block<'_, E> {
 }
 impl<E: Env> Copy for Block<'_, E> {}
 
-/// Between two looks at a busy lock there are at most two to the power of this many pauses.
-const LONGEST_SPIN: u32 = 6;
-
 /// Until when to wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
@@ -233,8 +230,7 @@ impl<'a, E: Env> Block<'a, E> {
                 return Ok(Taken::new(me, How::Waited));
             }
             if looks < E::SPINS {
-                // Longer and longer: the lock's line stays with its holder meanwhile, who may come back for it at once.
-                (0..1u32 << looks.min(LONGEST_SPIN)).for_each(|_| env.pause());
+                env.rest(looks);
                 looks += 1;
                 continue;
             }

@@ -29,7 +29,7 @@ pub trait Env {
     type U32;
     /// A 64-bit word other participants see.
     type U64;
-    /// How often to look at a busy lock again before sleeping, with longer and longer pauses in between.
+    /// How often to look at a busy lock again before sleeping, with rests in between.
     const SPINS: u32;
 
     /// Atomic load.
@@ -53,6 +53,9 @@ pub trait Env {
     fn heavy_fence(&self);
     /// A moment's rest between two looks at a word.
     fn pause(&self);
+    /// A rest between two looks at a lock that others have, after so many looks. How long is the world's business: the longer,
+    /// the more its holder gets done before the lines that it works on have to come over.
+    fn rest(&self, looks: u32);
 
     /// Sleeps while `word` is `seen`, at most a slice and not beyond `deadline`.
     fn wait(&self, what: Waiting, word: &Self::U32, seen: u32, deadline: u64) -> Waited;

@@ -204,6 +204,7 @@ impl SegmentOptions {
             descriptors: None,
             lock_slice: clock::nanos(self.lock_slice),
             doorbell_slice: clock::nanos(self.doorbell_slice),
+            crowd: crate::sys::machine::Crowd::default(),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The machine as the protocol's environment.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::barrier::{self, BLIND_NANOS};
@@ -17,6 +17,44 @@ pub struct Machine {
     pub(crate) lock_slice: u64,
     /// How long waits for a doorbell last before somebody looks for the dead.
     pub(crate) doorbell_slice: u64,
+    /// Whether locks are waited for all the time.
+    pub(crate) crowd: Crowd,
+}
+
+/// How crowded it is, as far as this process can tell by its own waits.
+///
+/// Whoever takes a lock from another processor has to wait for all the lines that were written under it: that takes some ten
+/// times as long as what is then done. Where several processes want nothing else, it pays to let each have its way
+/// for a few microseconds; where they meet by chance, it pays to look again at once.
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    /// When a lock was last waited for.
+    waited_at: AtomicU64,
+    is_there: AtomicBool,
+}
+
+impl Crowd {
+    /// Two waits within so many nanoseconds are a crowd.
+    const CLOSE: u64 = 50_000;
+    /// How long to let the others have their way.
+    const REST: u64 = 2_500;
+    /// Without a crowd there are at most two to the power of this many pauses between two looks.
+    const LONGEST_SPIN: u32 = 6;
+
+    fn rest(&self, looks: u32) {
+        let begin = clock::monotonic();
+        if looks == 0 {
+            let last = self.waited_at.swap(begin, Ordering::Relaxed);
+            self.is_there.store(begin.saturating_sub(last) < Self::CLOSE, Ordering::Relaxed);
+        }
+        if self.is_there.load(Ordering::Relaxed) {
+            while clock::monotonic().saturating_sub(begin) < Self::REST {
+                (0..16).for_each(|_| std::hint::spin_loop());
+            }
+        } else {
+            (0..1u32 << looks.min(Self::LONGEST_SPIN)).for_each(|_| std::hint::spin_loop());
+        }
+    }
 }
 
 impl Machine {
@@ -29,8 +67,7 @@ impl Machine {
 impl Env for Machine {
     type U32 = AtomicU32;
     type U64 = AtomicU64;
-    /// A few microseconds: longer than an undisturbed holder takes, and than its cache lines take to come over, several
-    /// times. Fewer looks, or shorter ones, got less done and were slower at the 99th percentile.
+    /// Longer than an undisturbed holder takes, and than its cache lines take to come over, several times.
     const SPINS: u32 = 10;
 
     #[inline]
@@ -81,6 +118,11 @@ impl Env for Machine {
     #[inline]
     fn pause(&self) {
         std::hint::spin_loop();
+    }
+
+    #[cold]
+    fn rest(&self, looks: u32) {
+        self.crowd.rest(looks);
     }
 
     #[cold]

@@ -531,6 +531,10 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
     }
 
+    fn rest(&self, looks: u32) {
+        self.of.env.rest(looks);
+    }
+
     fn pause(&self) {
         self.of.env.pause();
     }
