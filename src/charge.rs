@@ -62,7 +62,7 @@ impl LimitSet {
     /// The same at the least cost, where it is as nearly always.
     fn check_resolved(&self, request: &ResolvedRequest) -> Result<Charged, AcquireError> {
         if let Some(wants) = self.keys().plain_rates(request) {
-            match self.ask(wants, 0, self.segment().patience(), When::Reading(self.clock().reading())) {
+            match self.ask(wants, 0, None, When::Reading(self.clock().reading())) {
                 Ok(Some(Granted { ticket, .. })) => {
                     events::granted(self, request.label(), ticket);
                     return Ok(Charged { ticket, enforced: true });

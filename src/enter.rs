@@ -54,12 +54,12 @@ impl LimitSet {
 
     #[inline(never)]
     fn ask_for_rates(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
-        self.ask(wants, owing, patience, When::Reading(self.clock().reading()))
+        self.ask(wants, owing, Some(patience), When::Reading(self.clock().reading()))
     }
 
     #[inline(never)]
     fn ask_for_permits(&self, wants: &Wants, owing: u64, patience: u64) -> Result<Option<Granted>, Trouble> {
-        self.ask(wants, owing, patience, When::Last)
+        self.ask(wants, owing, Some(patience), When::Last)
     }
 
     #[inline(always)]
@@ -67,13 +67,13 @@ impl LimitSet {
         &self,
         wants: &Wants,
         owing: u64,
-        patience: u64,
+        patience: Option<u64>,
         when: When,
     ) -> Result<Option<Granted>, Trouble> {
         match self.engine().ask_at_once(self.participant()?, wants, owing, when) {
             Some(Ok(AtOnce::Granted { ticket, admitted })) => Ok(Some(Granted { ticket, admitted })),
             Some(Ok(AtOnce::NotThere | AtOnce::Unclear)) => Ok(None),
-            None => self.ask_with_guard(wants, owing, patience),
+            None => self.ask_with_guard(wants, owing, patience.unwrap_or_else(|| self.segment().patience())),
             Some(Err(fault)) => Err(self.trouble(fault)),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::block::{Bell, Block, Fault};
 use super::env::Env;
-use super::journal::journal_words;
+use super::journal::{Progress, journal_words};
 use super::owner::Participant;
 
 /// The lock was taken: by whom and how. Nobody unlocks it before it has become a [guard](Self::guard).
@@ -164,11 +164,13 @@ impl<E: Env> Block<'_, E> {
         Ok(())
     }
 
-    /// Whether there is nothing for a new holder to make whole, and the segment is still in use.
+    /// For a new holder: nothing was changed yet. None if there is something to make whole, or the segment is not in use any
+    /// more.
     #[inline(always)]
-    pub(crate) fn is_whole(&self) -> bool {
+    pub(crate) fn begin_if_whole(&self) -> Option<Progress<'_, E>> {
         let change = self.env.load64(self.change, Relaxed);
-        journal_words(change) == 0 && self.env.load64(self.closed, Relaxed) == 0
+        let is_whole = journal_words(change) == 0 && self.env.load64(self.closed, Relaxed) == 0;
+        is_whole.then(|| Progress::new(change, self.journal))
     }
 
     /// What has to follow when the lock was freed: wakes one of those who sleep for it, if there are any.

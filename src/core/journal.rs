@@ -150,7 +150,12 @@ impl<'a, E: Env> Progress<'a, E> {
     /// Nothing was changed yet.
     #[inline(always)]
     pub(crate) fn begin(block: &Block<'a, E>) -> Self {
-        Self { change: block.env.load64(block.change, Relaxed) & !LENGTH_MASK, room: block.journal }
+        Self::new(block.env.load64(block.change, Relaxed) & !LENGTH_MASK, block.journal)
+    }
+
+    #[inline(always)]
+    pub(super) fn new(change: u64, journal: &'a [E::U64]) -> Self {
+        Self { change, room: journal }
     }
 
     /// Makes the changes final, with one store.

@@ -60,8 +60,7 @@ impl<E: Env> Engine<'_, E> {
             return None;
         }
         let mut answer = AtOnce::Unclear;
-        if block.is_whole() {
-            let mut progress = Progress::begin(block);
+        if let Some(mut progress) = block.begin_if_whole() {
             answer = self
                 .charge_at_once::<false>(&mut progress, me, wants, owing, when)
                 .unwrap_or(AtOnce::Unclear);
@@ -134,8 +133,7 @@ impl<E: Env> Engine<'_, E> {
             return Ok(false);
         }
         let mut is_done = false;
-        if block.is_whole() {
-            let mut progress = Progress::begin(block);
+        if let Some(mut progress) = block.begin_if_whole() {
             is_done = self.give_all(&mut progress, me, granted, permits).is_some();
             if !is_done {
                 progress.abandon(block);

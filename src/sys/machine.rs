@@ -35,7 +35,7 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     /// Two waits within so many nanoseconds are a crowd.
-    const CLOSE: u64 = 50_000;
+    const CLOSE: u64 = 15_000;
     /// How long to let the others have their way.
     const REST: u64 = 2_500;
     /// Without a crowd there are at most two to the power of this many pauses between two looks.
