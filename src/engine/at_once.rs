@@ -109,9 +109,17 @@ impl<E: Env> Engine<'_, E> {
             }
             When::Last => last,
         };
-        for (limit, amount) in wants.iter() {
-            if !self.take_one::<CELLS>(progress, Wish { row, limit, amount, owing, now })? {
+        let wish = |(limit, amount)| Wish { row, limit, amount, owing, now };
+        // One limit apart from several: then nothing has to be remembered from one to the next.
+        if let Some(one) = wants.only_one() {
+            if !self.take_one::<CELLS>(progress, wish(one))? {
                 return Some(AtOnce::NotThere);
+            }
+        } else {
+            for one in wants.iter() {
+                if !self.take_one::<CELLS>(progress, wish(one))? {
+                    return Some(AtOnce::NotThere);
+                }
             }
         }
         let ticket = get(StateMap::NEXT_TICKET);

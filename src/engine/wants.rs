@@ -90,6 +90,14 @@ impl Wants {
         self.named
     }
 
+    /// The limit of which more than nothing is wanted, and how much, if there is only one.
+    #[inline(always)]
+    pub(crate) fn only_one(&self) -> Option<(usize, u64)> {
+        let [amount, ..] = self.few;
+        let is_one = self.demand & self.demand.wrapping_sub(1) == 0 && self.demand != 0;
+        is_one.then(|| (self.demand.trailing_zeros() as usize, amount))
+    }
+
     /// How much of a limit; none if it is not named.
     pub fn amount(&self, limit: usize) -> Option<u64> {
         let found = self.iter().find(|(index, _)| *index == limit).map(|(_, amount)| amount);
