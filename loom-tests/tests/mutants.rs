@@ -84,7 +84,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("death_unnoticed", "thieves_are_killed", Sign::Endless),
     ("generation_not_published", "newcomer_is_alive", TORN),
     ("generation_not_published", "slot_passes_on", Sign::Endless),
-    ("generation_not_published", "slot_is_reused", DEPOSED),
+    ("name_before_generation", "slot_is_reused", DEPOSED),
     ("one_generation", "permits_return_once", LEAKED),
     ("lock_wake_lost", "lock_loses_no_wake", Sign::Deadlock),
     ("lock_wake_lost", "journal_all_or_none_three", Sign::Deadlock),

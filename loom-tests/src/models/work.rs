@@ -225,7 +225,7 @@ fn take_parked(worker: &Worker<'_, ModelEnv<'_>>) {
 
 /// Invariant: who sleeps for an item gets it when it is pushed; if it is killed at whatever operation, the item comes back.
 pub fn taker_hears_of_the_push(mutation: Mutation) {
-    let model = Model::exhaustive("taker_hears_of_the_push", 2, "3, 7", mutation).bounded(2);
+    let model = Model::exhaustive("taker_hears_of_the_push", 2, "3, 7", mutation).bounded(3);
     model.sweep(&[2], |scenario| push_to_sleeper(&empty(scenario, Sleep::UntilNews)));
 }
 
@@ -269,7 +269,7 @@ pub fn pusher_hears_of_room(mutation: Mutation) {
 /// Invariant: who sleeps for a result gets it when an item is done; if its worker is killed at whatever operation before,
 /// the item comes back to who waits.
 pub fn collector_hears_of_the_result(mutation: Mutation) {
-    let model = Model::exhaustive("collector_hears_of_the_result", 2, "3, 7", mutation).bounded(2);
+    let model = Model::exhaustive("collector_hears_of_the_result", 2, "3, 7", mutation).bounded(3);
     model.sweep(&[1], |scenario| {
         let depot = ready(scenario, 1, PATIENT);
         let lease = depot.before(1, |worker| worker.take_one(0));
