@@ -99,7 +99,8 @@ impl<E: Env> Engine<'_, E> {
         let who = self.participant_of(guard, waiter)?;
         let wants = self.wants_of(waiter)?;
         let owing = self.read(waiter, WaiterWord::Owing)?;
-        let owns_row = guard.get(self.holdings().row(who.slot))? == who.generation;
+        // Nobody is slot 0, but for who was damaged.
+        let owns_row = who.slot != 0 && guard.get(self.table.row(who.slot))? == who.generation;
         let gate = self.gate(guard, now)?;
         let pause = guard.get(StateMap::COOLDOWN_GENERATION)?;
         let mut change = guard.begin();
@@ -210,4 +211,30 @@ impl<E: Env> Engine<'_, E> {
 
 fn no_such_bell(fault: Fault) -> Result<(), Fault> {
     if matches!(fault, Fault::OutOfRange { .. }) { Ok(()) } else { Err(fault) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use super::*;
+    use crate::layout::state::RuleWord;
+    use crate::{LimitSet, ResourceLimit, Started};
+
+    #[test]
+    fn a_waiter_that_is_nobody_is_granted_nothing_and_changes_no_limit() {
+        let limits = (0..8).map(|number| ResourceLimit::new(format!("permit-{number}"), 1));
+        let set = LimitSet::builder().limits(limits).in_memory().unwrap();
+        let held = set.try_acquire(()).unwrap();
+        let Started::Waiting(waiting) = set.start_acquire((), None).unwrap() else { panic!("it is held") };
+        let (engine, map) = (set.engine(), set.engine().table.map);
+        let numbers =
+            || (0..8).map(|limit| engine.block.words[map.rule(limit, RuleWord::Capacity)].load(SeqCst));
+        engine.block.words[map.link(1, LinkWord::Slot)].store(0, SeqCst);
+        held.release().unwrap();
+        assert!(numbers().all(|capacity| capacity == 1), "{:?}", numbers().collect::<Vec<_>>());
+        let in_use = set.stats().unwrap().limits.iter().map(|limit| limit.in_use).sum::<u64>();
+        assert_eq!(in_use, 0, "nobody holds anything");
+        drop(waiting);
+    }
 }

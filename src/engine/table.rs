@@ -211,10 +211,10 @@ impl Table {
         self.entries.get(limit).and_then(|entry| entry.rate).is_none_or(|(algorithm, _)| algorithm.refunds())
     }
 
-    /// First word of a slot's row.
+    /// First word of a slot's row; the same as [`Holdings::row`], in fewer steps.
     #[inline(always)]
     pub(super) fn row(&self, slot: u32) -> usize {
-        (slot as usize).wrapping_sub(1).wrapping_mul(self.row_stride).wrapping_add(self.first_row)
+        self.first_row + (slot as usize).saturating_sub(1) * self.row_stride
     }
 
     #[inline]
@@ -271,6 +271,22 @@ impl Table {
         match self.rule(limit, &get) {
             Some(rule) => rule.most(),
             None => get(self.map.rule(limit, RuleWord::Capacity)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slot_has_one_row_whoever_asks_for_it() {
+        for (limits, cells) in [(1, 0), (3, 12), (64, 0)] {
+            let map = StateMap { limits, cells, slots: 4095, waiters: 8, items: 0 };
+            let table = Table::of_permits(map);
+            for slot in [0, 1, 2, 4095, u32::MAX] {
+                assert_eq!(table.row(slot), table.holdings().row(slot), "slot {slot} of a set of {limits}");
+            }
         }
     }
 }

@@ -41,16 +41,20 @@ impl Crowd {
     /// Without a crowd there are at most two to the power of this many pauses between two looks.
     const LONGEST_SPIN: u32 = 6;
 
-    fn rest(&self, looks: u32) {
-        let begin = clock::monotonic();
+    /// Of sixteen pauses, in case the clock stands still: then all the rest takes is some microseconds too.
+    const MOST_TURNS: u32 = 128;
+
+    fn rest(&self, looks: u32, now: impl Fn() -> u64) {
+        let begin = now();
         if looks == 0 {
             let last = self.waited_at.swap(begin, Ordering::Relaxed);
             self.is_there.store(begin.saturating_sub(last) < Self::CLOSE, Ordering::Relaxed);
         }
         if self.is_there.load(Ordering::Relaxed) {
-            while clock::monotonic().saturating_sub(begin) < Self::REST {
+            let is_over = |_: &u32| now().saturating_sub(begin) >= Self::REST;
+            (0..Self::MOST_TURNS).take_while(|turn| !is_over(turn)).for_each(|_| {
                 (0..16).for_each(|_| std::hint::spin_loop());
-            }
+            });
         } else {
             (0..1u32 << looks.min(Self::LONGEST_SPIN)).for_each(|_| std::hint::spin_loop());
         }
@@ -122,7 +126,7 @@ impl Env for Machine {
 
     #[cold]
     fn rest(&self, looks: u32) {
-        self.crowd.rest(looks);
+        self.crowd.rest(looks, clock::monotonic);
     }
 
     #[cold]
@@ -191,9 +195,35 @@ fn wake_then_free(lock: &AtomicU32, doorbell: &AtomicU32, wake: impl Fn(&AtomicU
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use super::*;
+
+    /// How often the clock is asked in the course of a rest, by a clock that goes on by so much each time.
+    fn asked(crowd: &Crowd, looks: u32, step: u64, from: u64) -> u64 {
+        let times = Cell::new(0);
+        crowd.rest(looks, || {
+            times.set(times.get() + 1);
+            from + step * times.get()
+        });
+        times.get()
+    }
+
+    #[test]
+    fn a_rest_ends_whatever_the_clock_does() {
+        let crowd = Crowd::default();
+        let much_later = 10 * Crowd::CLOSE;
+        assert_eq!(asked(&crowd, 0, 1, much_later), 1, "the first wait is no crowd");
+        assert!(asked(&crowd, 0, Crowd::REST / 4, much_later) < 10, "as long as it says");
+        assert!(asked(&crowd, 1, Crowd::REST, much_later) < 10);
+        for stands in [0, much_later] {
+            assert!(
+                asked(&crowd, 0, 0, stands) < 2 * u64::from(Crowd::MOST_TURNS),
+                "a clock that stands still"
+            );
+        }
+        assert_eq!(asked(&crowd, 0, 1, 2 * much_later), 1, "a wait long after is no crowd");
+    }
 
     #[test]
     fn without_one_call_for_both_the_doorbell_is_rung_before_the_lock_is_free() {

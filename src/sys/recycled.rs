@@ -4,7 +4,7 @@
 //! One address, not two: a pair of words that was just stored and is then loaded as a whole is slower to move than
 //! everything else about it.
 
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
@@ -58,12 +58,23 @@ pub(crate) struct Place<T> {
     value: T,
 }
 
-/// Room for an owner: a pointer, or something as small.
-struct Owner(MaybeUninit<usize>);
+/// Room for an owner: a pointer, or something as small. It may have cells in it, for all that is known here.
+struct Owner(UnsafeCell<MaybeUninit<usize>>);
+
+// SAFETY: what is in it is reached through `Recycled` only, which threads share only if they may share the owner, by its
+// `PhantomData`.
+unsafe impl Sync for Owner {}
+
+impl Owner {
+    #[inline(always)]
+    fn as_ptr<S>(&self) -> *mut S {
+        self.0.get().cast()
+    }
+}
 
 impl Default for Owner {
     fn default() -> Self {
-        Self(MaybeUninit::uninit())
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
     }
 }
 
@@ -82,10 +93,10 @@ impl<S, T: Recycle> Recycled<S, T> {
         }
         // Not kept any more at the end of a thread.
         let spare = T::spares().try_with(Spares::take).ok().flatten();
-        let mut place = spare.unwrap_or_default();
+        let place = spare.unwrap_or_default();
         // SAFETY: the room is large enough and aligned, as asserted; what was there before was dropped with the
         // `Recycled` that it belonged to, or was never written.
-        unsafe { place.owner.0.as_mut_ptr().cast::<S>().write(owner) };
+        unsafe { place.owner.as_ptr::<S>().write(owner) };
         Self { place: ManuallyDrop::new(place), owner: PhantomData }
     }
 
@@ -94,7 +105,7 @@ impl<S, T: Recycle> Recycled<S, T> {
     pub(crate) fn owner(&self) -> &S {
         // SAFETY: written when this was made, by the only way to make one, and of this type; it is there until this is
         // dropped.
-        unsafe { &*self.place.owner.0.as_ptr().cast::<S>() }
+        unsafe { &*self.place.owner.as_ptr::<S>() }
     }
 
     /// Whom it belongs to, and the value.
@@ -102,7 +113,7 @@ impl<S, T: Recycle> Recycled<S, T> {
     pub(crate) fn both(&mut self) -> (&S, &mut T) {
         let Place { owner, value, .. } = &mut **self.place;
         // SAFETY: as in `owner`; the two are different fields.
-        (unsafe { &*owner.0.as_ptr().cast::<S>() }, value)
+        (unsafe { &*owner.as_ptr::<S>() }, value)
     }
 }
 
@@ -110,7 +121,7 @@ impl<S, T: Recycle> Drop for Recycled<S, T> {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: written when this was made, and dropped here only, once.
-        unsafe { self.place.owner.0.as_mut_ptr().cast::<S>().drop_in_place() };
+        unsafe { self.place.owner.as_ptr::<S>().drop_in_place() };
         // SAFETY: a value is dropped once, and nobody looks at it afterwards.
         let place = unsafe { ManuallyDrop::take(&mut self.place) };
         let _ = T::spares().try_with(move |spares| spares.put(place));
