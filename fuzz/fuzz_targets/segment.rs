@@ -54,8 +54,8 @@ fn lived_in() -> &'static Forged {
         for block in [STATE_REGION, MUTEX_REGION, SEMAPHORE_REGION] {
             let at = bytes.region(block);
             bytes.set32(at, 2 | 1 << 12);
-            bytes.set64(at + forge::JOURNAL_LENGTH, 1);
-            bytes.set64(at + 64, 1);
+            bytes.set64(at + forge::CHANGE, 2);
+            bytes.set64(at + forge::JOURNAL + 8, forge::description(1, 1));
         }
         bytes
     })
