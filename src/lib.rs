@@ -74,63 +74,47 @@ compile_error!(
     "limitset needs Linux: it is built on futexes, open-file-description locks and MADV_WIPEONFORK"
 );
 
-mod acquisition;
-mod answer;
-mod audit;
-mod background;
-mod builder;
-mod charge;
-mod clock;
-mod cooldown;
-#[doc(hidden)]
-pub mod core;
-mod declared;
 #[doc(hidden)]
 pub mod engine;
-mod enter;
-pub mod error;
-mod events;
-mod future;
-mod helper;
+#[doc(hidden)]
+pub mod protocol;
+
+mod algorithm;
+mod api;
+mod audit;
+mod format;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;
-mod interrupt;
-mod layout;
 pub mod limit;
-mod manage;
-mod math;
-mod observe;
 mod pool;
 mod prefork;
 mod queue;
-mod request;
 mod segment;
-mod set;
-mod standing;
+mod shared;
 pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
 mod sys;
-mod wait;
 
-pub use crate::acquisition::Acquisition;
-pub use crate::answer::{
+pub use crate::api::acquisition::Acquisition;
+pub use crate::api::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
+pub use crate::api::charge::Charged;
+pub use crate::api::cooldown::{CooldownStats, Pause};
+pub use crate::api::declaration::Declaration;
+pub use crate::api::error::{
     AcquireError, Denial, Holder, LimitStatus, ManageError, RunError, Statuses, TimedOut, Unavailable,
     UsageError,
 };
+pub use crate::api::future::{AcquireFuture, Started};
+pub use crate::api::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
+pub use crate::api::set::LimitSet;
+pub use crate::api::slot_handoff::LentLife;
+pub use crate::api::stats::{LimitStats, ParticipantStats, SetObserver, Stats};
 pub use crate::audit::{Audit, AuditCheck, Finding, Gravity, Repaired};
-pub use crate::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
-pub use crate::charge::Charged;
-pub use crate::clock::Clock;
-pub use crate::cooldown::{CooldownStats, Pause};
-pub use crate::core::Participant;
-pub use crate::declared::Declaration;
 pub use crate::engine::Reason;
-pub use crate::future::{AcquireFuture, Started};
-pub use crate::interrupt::Interrupt;
+pub use crate::limit::clock::Clock;
 pub use crate::limit::{
     Algorithm, BadSetting, CallLimit, Cooldown, Limit, Order, QueueOptions, RateLimit, Report, ResourceLimit,
 };
-pub use crate::observe::{LimitStats, ParticipantStats, SetObserver, Stats};
 pub use crate::pool::{
     AnyLimits, BadDescription, Balance, LimitPool, PoolDescription, PoolError, PoolSetStats, PoolStats,
     Sharing,
@@ -139,15 +123,15 @@ pub use crate::prefork::{
     ExitReason, Prefork, PreforkError, Report as PreforkReport, Restart, StartBy, Stopped, Supervisor,
     Worker, WorkerExit, WorkerOutcome,
 };
+pub use crate::protocol::Participant;
 pub use crate::queue::{
     CollectFuture, DrainFuture, Finished, PushFuture, QueueError, QueueStats, TakeFuture, WorkItem, WorkQueue,
 };
-pub use crate::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
+pub use crate::segment::error;
 pub use crate::segment::{
-    LentLife, Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions,
-    SemaphoreState,
+    Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,
 };
-pub use crate::set::LimitSet;
+pub use crate::shared::interrupt::Interrupt;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

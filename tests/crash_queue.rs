@@ -35,8 +35,8 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use acts::{A_WHILE, Act, Ask, NO_SLICE};
-use limitset::core::NEVER;
 use limitset::engine::{Admitted, Charge, Ending, Engine};
+use limitset::protocol::NEVER;
 use mutant::{Class, Effect, Mutant, Mutation};
 use stepped::{Points, Tally, die_in_copies};
 use support::{Random, TempName, Worker};

@@ -30,8 +30,8 @@ mod victim;
 use std::time::{Duration, Instant};
 
 use acts::{Act, Amounts, Which};
-use limitset::core::NEVER;
 use limitset::engine::{Engine, NewNumbers, Wants};
+use limitset::protocol::NEVER;
 use limitset::{Limit, LimitSet, Segment};
 use mutant::{Effect, Mutant, Mutation};
 use stepped::{Points, Start, Tally, die_in_copies};

@@ -20,8 +20,8 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use limitset::core::{Block, Env, Guard, Holdings, Locked, NEVER, Participant};
 use limitset::error::{AttachError, SyncError};
+use limitset::protocol::{Block, Env, Guard, Holdings, Locked, NEVER, Participant};
 use limitset::{Segment, SegmentOptions};
 use mutant::Mutant;
 use stepped::{Points, SEMAPHORE, Tally, die_after, die_in_copies, region_offset};

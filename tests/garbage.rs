@@ -92,7 +92,7 @@ fn use_it(name: &TempName) -> bool {
     }
     if let Ok((block, holdings)) = segment.state_block() {
         let me = segment.participant().unwrap();
-        let _ = holdings.sweep(&block, me, limitset::core::AT_ONCE);
+        let _ = holdings.sweep(&block, me, limitset::protocol::AT_ONCE);
     }
     let _ = (segment.words("mine").map(<[_]>::len), segment.participants(), format!("{segment:?}"));
     let _ = segment.remove_here();

@@ -9,7 +9,7 @@ mod support;
 use std::sync::atomic::Ordering::Relaxed;
 
 use forge::{Forged, SEMAPHORE_REGION, STATE_REGION};
-use limitset::core::NEVER;
+use limitset::protocol::NEVER;
 use limitset::{Segment, SegmentOptions};
 use support::TempName;
 

@@ -18,7 +18,7 @@ mod work;
 
 use std::time::Duration;
 
-use limitset::core::NEVER;
+use limitset::protocol::NEVER;
 use limitset::{
     Acquisition, CallLimit, Clock, LimitSet, LimitSetBuilder, LimitStats, RateLimit, ResourceLimit, Segment,
     SegmentOptions,

@@ -159,7 +159,7 @@ impl Drop for Crew {
 fn member(control: &Control, index: usize, cpu: usize, prepare: &impl Fn(usize) -> Job) -> ! {
     // SAFETY: no pointers; dies with its parent.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    sys::pin(cpu);
+    sys::lock_mapping(cpu);
     let worked = catch_unwind(AssertUnwindSafe(|| work(control, index, prepare)));
     // What the parent has opened is the parent's to close.
     // SAFETY: ends the process.

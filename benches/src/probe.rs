@@ -46,7 +46,7 @@ impl Probe {
             0 => {
                 // SAFETY: no pointers; dies with its parent.
                 unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-                sys::pin(there);
+                sys::lock_mapping(there);
                 serve(&lines);
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(0) }
@@ -58,7 +58,7 @@ impl Probe {
     /// Nanoseconds one way; NaN if the partner did not get to run in time.
     pub fn read(&mut self) -> f64 {
         let free = sys::affinity(0);
-        sys::pin(self.here);
+        sys::lock_mapping(self.here);
         let reading = self.exchange().unwrap_or(f64::NAN);
         if let Ok(free) = free {
             sys::set_affinity(0, &free);

@@ -267,7 +267,7 @@ fn redis_rows_of(
             let cpu = sys::cpus()[0];
             pinned.measure = Box::new(move |batch| {
                 let everywhere = sys::affinity(0).map_err(|error| error.to_string())?;
-                sys::pin(cpu);
+                sys::lock_mapping(cpu);
                 server.pin(Some(cpu), &everywhere);
                 let result = inner(batch);
                 server.pin(None, &everywhere);

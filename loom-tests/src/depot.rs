@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use limitset::core::{Env, Fault, Guard, NEVER, Participant};
 use limitset::engine::models::{Draft, Work};
 use limitset::engine::{
     Admitted, Charge, Collected, Engine, Finishes, Lease, Part, Paused, Pushed, Report, Taken, Time, Verdict,
     Vigil,
 };
+use limitset::protocol::{Env, Fault, Guard, NEVER, Participant};
 use limitset::{Cooldown, Limit, ResourceLimit};
 use loom::thread::{JoinHandle, spawn};
 

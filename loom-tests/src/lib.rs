@@ -1,4 +1,4 @@
-//! Model checks of limitset's protocol: the very source of `limitset::core`, in a world made of loom's
+//! Model checks of limitset's protocol: the very source of `limitset::protocol`, in a world made of loom's
 //! objects.
 //!
 //! Loom runs a model once for every interleaving and for every value that a load may return under the memory

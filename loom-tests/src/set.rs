@@ -6,11 +6,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use limitset::Limit;
-use limitset::core::{Env, Fault, Guard, NEVER, Participant};
 use limitset::engine::models::Draft;
 use limitset::engine::{
     Admitted, AtOnce, Charge, Ending, Engine, Entered, Look, Patience, Place, Time, Vigil, Wants, When,
 };
+use limitset::protocol::{Env, Fault, Guard, NEVER, Participant};
 use loom::thread::{JoinHandle, spawn};
 
 use crate::mutant::Effect;

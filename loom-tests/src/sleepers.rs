@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
 
-use limitset::core::Waited;
+use limitset::protocol::Waited;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::{Condvar, Mutex};
 use loom::thread::yield_now;

@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
 use limitset::engine::{Items, Waiters};
+use limitset::protocol::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread::{JoinHandle, spawn, yield_now};
 

@@ -1,13 +1,13 @@
 //! The limits of a set: their numbers, their holders, their rates; its clock and its cooldown.
 
-use super::picture::Picture;
 use super::segment::holder;
+use super::snapshot::Picture;
 use super::{Audit, AuditCheck};
-use crate::clock::Clock;
-use crate::core::Participant;
 use crate::engine::Table;
-use crate::layout::state::{LimitWord, RuleWord, StateMap};
+use crate::format::state::{LimitWord, RuleWord, StateMap};
+use crate::limit::clock::Clock;
 use crate::limit::{Algorithm, Limit, MAX_CAPACITY, MAX_WINDOW};
+use crate::protocol::Participant;
 use crate::segment::View;
 use crate::sys::clock;
 

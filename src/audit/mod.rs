@@ -1,7 +1,7 @@
 //! Check: whether everything in a segment fits together. Reads only, waits for nobody, believes nothing.
 //!
 //! ```text
-//! picture    the words of a set at one instant
+//! snapshot   the words of a set at one instant
 //! segment    header and definition; lock, version and journal of every block; semaphores
 //! limits     numbers, totals against holders, rates, clock, cooldown
 //! queue      who waits: lists, states, what is waited for
@@ -13,10 +13,10 @@
 //! participant can have written is [`Broken`](Gravity::Broken).
 
 mod limits;
-mod picture;
 mod queue;
 mod repair;
 mod segment;
+mod snapshot;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -24,7 +24,7 @@ mod work;
 use std::fmt;
 
 pub use self::repair::Repaired;
-use crate::error::{AttachError, SyncError};
+use crate::segment::error::{AttachError, SyncError};
 use crate::segment::{Observer, Segment, View};
 
 /// Findings of one kind that are told one by one; of more only the number is.
@@ -88,7 +88,7 @@ impl Audit {
         // Where a journal cannot be undone, the words behind it are not worth a look.
         if audit.is_sound() && view.definition.is_some() {
             let table = view.table();
-            let picture = picture::Picture::take(view, &table)?;
+            let picture = snapshot::Picture::take(view, &table)?;
             limits::check(view, &table, &picture, &mut audit);
             queue::check(view, &table, &picture, &mut audit);
             work::check(view, &table, &picture, &mut audit);

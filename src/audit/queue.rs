@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::picture::Picture;
 use super::segment::holder;
+use super::snapshot::Picture;
 use super::{Audit, AuditCheck};
 use crate::engine::Table;
-use crate::engine::queue::{FREE, GRANTED, WAITING};
-use crate::layout::state::{LinkWord, RuleWord, StateMap};
+use crate::engine::waiters::list::{FREE, GRANTED, WAITING};
+use crate::format::state::{LinkWord, RuleWord, StateMap};
 use crate::segment::View;
 
 /// States of an entry; `engine::queue` has the table.

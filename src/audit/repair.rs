@@ -1,8 +1,8 @@
 //! What can be put right without risk.
 
-use crate::answer::ManageError;
-use crate::layout::state::LimitWord;
-use crate::set::LimitSet;
+use crate::api::error::ManageError;
+use crate::api::set::LimitSet;
+use crate::format::state::LimitWord;
 
 /// What a repair did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

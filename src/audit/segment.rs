@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use super::{Audit, AuditCheck};
-use crate::core::journal::{Entries, journal_words};
-use crate::core::owner::slot_of;
-use crate::core::{Block, Fault, Participant};
-use crate::error::SyncError;
-use crate::layout::header::{HEADER_BYTES, Header, RegionEntry};
+use crate::format::header::{HEADER_BYTES, Header, RegionEntry};
 use crate::limit::Definition;
+use crate::protocol::journal::{Entries, journal_words};
+use crate::protocol::owner::slot_of;
+use crate::protocol::{Block, Fault, Participant};
 use crate::segment::View;
+use crate::segment::error::SyncError;
 use crate::sys::machine::Machine;
 
 /// Looks at a lock and its journal before taking its holder to be at work.

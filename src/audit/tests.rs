@@ -6,11 +6,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Audit, Gravity};
-use crate::core::journal::description;
-use crate::layout::header::RegionKind;
-use crate::layout::state::{LimitWord, LinkWord, RuleWord, StateMap};
-use crate::layout::waiters::WaiterWord;
-use crate::layout::work::{ItemWord, List, WorkWord};
+use crate::format::header::RegionKind;
+use crate::format::state::{LimitWord, LinkWord, RuleWord, StateMap};
+use crate::format::waiters::WaiterWord;
+use crate::format::work::{ItemWord, List, WorkWord};
+use crate::protocol::journal::description;
 use crate::{
     Acquisition, CallLimit, Finished, LimitSet, QueueOptions, RateLimit, Report, ResourceLimit, Segment,
     WorkItem,

@@ -1,11 +1,11 @@
 //! Items of work: every item is in one place, the lists are whole, and the counts are right.
 
-use super::picture::Picture;
 use super::segment::holder;
+use super::snapshot::Picture;
 use super::{Audit, AuditCheck};
 use crate::engine::Table;
-use crate::engine::items::{FREE, LEASED};
-use crate::layout::work::{ItemWord, List, WorkWord};
+use crate::engine::work::items::{FREE, LEASED};
+use crate::format::work::{ItemWord, List, WorkWord};
 use crate::segment::View;
 
 /// States of an item; `engine::items` has the table.

@@ -13,8 +13,8 @@
 //! last pause began is known to be about the time before it, and is absorbed.
 
 use super::{Charge, Engine};
-use crate::core::{Env, Fault, Guard, Transaction};
-use crate::layout::state::StateMap;
+use crate::format::state::StateMap;
+use crate::protocol::{Env, Fault, Guard, Transaction};
 
 /// When somebody was admitted, as pauses count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

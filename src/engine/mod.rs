@@ -21,38 +21,34 @@
 //!
 //! Operations are handed a lock that is held, and an instant; only `wait` sleeps, and only without the lock.
 
-mod at_once;
-mod collect;
+mod admin;
+mod charge;
 mod cooldown;
-mod give;
-pub(crate) mod items;
-mod manage;
+mod demand;
+mod fast_path;
 pub mod models;
-pub(crate) mod queue;
 mod reap;
-mod serve;
+mod refund;
 mod table;
-mod take;
-mod wait;
-mod wants;
-mod work;
+pub(crate) mod waiters;
+pub(crate) mod work;
 
-pub use self::at_once::{AtOnce, When};
-pub use self::collect::{Collected, Finishes};
+pub use self::admin::NewNumbers;
+pub use self::charge::{Judged, Standing};
 pub use self::cooldown::{Admitted, Ending, Paused, Report, Trial};
-pub use self::give::Charge;
-pub use self::items::{Items, Lease, Part, Reason};
-pub use self::manage::NewNumbers;
-pub use self::queue::Waiters;
+pub use self::demand::Wants;
+pub use self::fast_path::{AtOnce, When};
 pub use self::reap::{Swept, Vigil};
+pub use self::refund::Charge;
 pub use self::table::Table;
-pub use self::take::{Judged, Standing};
-pub use self::wait::{Entered, Look, Patience, Place, Time};
-pub use self::wants::Wants;
-pub use self::work::{Pushed, Taken, Verdict};
-use crate::core::{Block, Env, Fault, Guard, Holdings, Participant, Transaction, Until};
-use crate::layout::state::{LimitWord, StateMap};
-use crate::math::{Changes, Rule};
+pub use self::waiters::list::Waiters;
+pub use self::waiters::wait::{Entered, Look, Patience, Place, Time};
+pub use self::work::items::{Items, Lease, Part, Reason};
+pub use self::work::lease::{Pushed, Taken, Verdict};
+pub use self::work::results::{Collected, Finishes};
+use crate::algorithm::{Changes, Rule};
+use crate::format::state::{LimitWord, StateMap};
+use crate::protocol::{Block, Env, Fault, Guard, Holdings, Participant, Transaction, Until};
 
 /// A set: its words and what they mean.
 pub struct Engine<'a, E: Env> {

@@ -1,12 +1,12 @@
 //! A set for model checks: what its words are at first, and where the ones stand that a check looks at.
 
 use super::Table;
-use crate::clock::Clock;
-use crate::core::Holdings;
-use crate::layout::state::{LimitWord, LinkWord, RuleWord, StateMap};
-use crate::layout::waiters::WaiterWord;
-use crate::layout::work::{ItemWord, List, WorkWord};
+use crate::format::state::{LimitWord, LinkWord, RuleWord, StateMap};
+use crate::format::waiters::WaiterWord;
+use crate::format::work::{ItemWord, List, WorkWord};
+use crate::limit::clock::Clock;
 use crate::limit::{Cooldown, Definition, GivingUp, Limit};
+use crate::protocol::Holdings;
 
 /// A set that is nowhere yet. All slots have an owner of generation 1 that holds nothing; it is the instant 0.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use super::queue::{FREE, GRANTED, WAITING};
+use super::waiters::list::{FREE, GRANTED, WAITING};
 use super::{Engine, Time};
-use crate::core::owner::slot_of;
-use crate::core::{Env, Fault, Guard, Participant};
-use crate::layout::state::{LimitWord, LinkWord, StateMap};
-use crate::layout::waiters::WaiterWord;
+use crate::format::state::{LimitWord, LinkWord, StateMap};
+use crate::format::waiters::WaiterWord;
+use crate::protocol::owner::slot_of;
+use crate::protocol::{Env, Fault, Guard, Participant};
 
 /// How whoever sleeps looks for the dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

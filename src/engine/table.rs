@@ -1,11 +1,11 @@
 //! What a set's limits are, and where their words stand. Fixed when the set was created.
 
-use crate::clock::Clock;
-use crate::core::Holdings;
-use crate::layout::Fnv;
-use crate::layout::state::{LimitWord, RuleWord, StateMap};
+use crate::algorithm::{Rule, State, Word};
+use crate::format::Fnv;
+use crate::format::state::{LimitWord, RuleWord, StateMap};
+use crate::limit::clock::Clock;
 use crate::limit::{Algorithm, Cooldown, Definition, GivingUp, Limit, Order};
-use crate::math::{Rule, State, Word};
+use crate::protocol::Holdings;
 
 /// The fixed part of a set, as the rules need it.
 #[derive(Debug)]

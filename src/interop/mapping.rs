@@ -10,7 +10,7 @@ use std::io;
 
 use shared_memory::Shmem;
 
-use crate::error::CreateError;
+use crate::segment::error::CreateError;
 use crate::segment::{Adopted, Segment, SegmentOptions};
 
 impl SegmentOptions {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::CooldownSettings;
-use crate::layout::definition::DefinitionHead;
+use crate::format::definition::DefinitionHead;
 
 /// How a set pauses when somebody [reports](crate::Acquisition::rate_limited) that the other side wants less, and how
 /// slowly it resumes.

@@ -10,8 +10,8 @@ use super::{
     Algorithm, CallLimit, Cooldown, GivingUp, Limit, MAX_KEY_BYTES, Rate, RateLimit, Report, ResourceLimit,
     validate,
 };
-use crate::layout::Fnv;
-use crate::layout::definition::{DefinitionHead, LimitDefinition, MAX_CONFIG_BYTES};
+use crate::format::Fnv;
+use crate::format::definition::{DefinitionHead, LimitDefinition, MAX_CONFIG_BYTES};
 
 const RATE: u32 = 1;
 const CALL: u32 = 2;

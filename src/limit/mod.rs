@@ -15,6 +15,7 @@
 
 use std::time::Duration;
 
+pub(crate) mod clock;
 mod cooldown;
 mod definition;
 mod settings;
@@ -28,23 +29,23 @@ pub use self::settings::{CooldownSettings, QueueSettings, RateSettings};
 pub use self::validate::{BadLimit, validate};
 pub(crate) use self::work::GivingUp;
 pub use self::work::QueueOptions;
-use crate::math::{self, Rule};
-pub use crate::math::{Algorithm, UnknownAlgorithm};
+use crate::algorithm::{self, Rule};
+pub use crate::algorithm::{Algorithm, UnknownAlgorithm};
 
 /// Key of a [`CallLimit`] that was given none.
 pub const CALL_COUNT: &str = "call_count";
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 64;
 /// Most limits of one set.
-pub const MAX_LIMITS: usize = crate::layout::state::MAX_LIMITS as usize;
+pub const MAX_LIMITS: usize = crate::format::state::MAX_LIMITS as usize;
 /// Largest capacity and burst: 2^62, so that sums of units, and debt, fit 64 bits.
-pub const MAX_CAPACITY: u64 = math::MAX_CAPACITY;
+pub const MAX_CAPACITY: u64 = algorithm::MAX_CAPACITY;
 /// Longest window, and longest time a burst may take to fill: 2^62 nanoseconds, some 146 years.
-pub const MAX_WINDOW: Duration = Duration::from_nanos(math::MAX_WINDOW_NANOS);
+pub const MAX_WINDOW: Duration = Duration::from_nanos(algorithm::MAX_WINDOW_NANOS);
 /// Most sub-windows of [`Algorithm::SlidingWindow`].
-pub const MAX_RESOLUTION: u32 = math::MAX_RESOLUTION;
+pub const MAX_RESOLUTION: u32 = algorithm::MAX_RESOLUTION;
 /// Sub-windows of [`Algorithm::SlidingWindow`] unless set.
-pub const DEFAULT_RESOLUTION: u32 = math::DEFAULT_RESOLUTION;
+pub const DEFAULT_RESOLUTION: u32 = algorithm::DEFAULT_RESOLUTION;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::BadSetting;
-use crate::layout::work::{MAX_ITEM_BYTES, MAX_ITEMS};
+use crate::format::work::{MAX_ITEM_BYTES, MAX_ITEMS};
 
 /// A [work queue](crate::WorkQueue) in the segment of a set; see
 /// [`LimitSetBuilder::queue`](crate::LimitSetBuilder::queue).

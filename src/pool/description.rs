@@ -9,7 +9,7 @@ use std::str::FromStr;
 use thiserror::Error;
 
 use super::{Balance, LimitPool, PoolError};
-use crate::set::LimitSet;
+use crate::api::set::LimitSet;
 
 /// What a process needs to make a pool of sets that exist. As text it can be handed over on a command line or in the
 /// environment; bytes of paths that would be in the way there are written as %3a.

@@ -14,14 +14,14 @@ use thiserror::Error;
 
 pub use self::description::{BadDescription, PoolDescription};
 pub use self::source::{AnyLimits, Sharing};
-use crate::acquisition::Acquisition;
-use crate::answer::AcquireError;
-use crate::builder::OpenError;
-use crate::error::AttachError;
-use crate::events;
-use crate::observe::Stats;
-use crate::request::Request;
-use crate::set::LimitSet;
+use crate::api::acquisition::Acquisition;
+use crate::api::builder::OpenError;
+use crate::api::error::AcquireError;
+use crate::api::request::Request;
+use crate::api::set::LimitSet;
+use crate::api::stats::Stats;
+use crate::segment::error::AttachError;
+use crate::shared::events;
 use crate::sys::clock;
 
 /// Which set of a pool is asked first.
@@ -386,7 +386,7 @@ pub struct PoolStats {
 #[non_exhaustive]
 pub struct PoolSetStats {
     /// The set itself, or why it could not be read.
-    pub set: Result<Stats, crate::answer::ManageError>,
+    pub set: Result<Stats, crate::api::error::ManageError>,
     /// How often it granted.
     pub granted: u64,
     /// How often it refused.

@@ -1,8 +1,8 @@
 //! Anything into a pool: so that a worker has limits, whatever it was given.
 
 use super::{LimitPool, PoolError};
+use crate::api::set::LimitSet;
 use crate::limit::Limit;
-use crate::set::LimitSet;
 
 /// Who is to share limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

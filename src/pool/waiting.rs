@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{Balance, LimitPool, is_worth_waiting};
-use crate::acquisition::Acquisition;
-use crate::answer::AcquireError;
-use crate::request::Request;
+use crate::api::acquisition::Acquisition;
+use crate::api::error::AcquireError;
+use crate::api::request::Request;
 use crate::sys::clock;
 
 impl LimitPool {

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::answer::{ManageError, Unavailable, UsageError};
+use crate::api::error::{ManageError, Unavailable, UsageError};
 
 /// Why nothing was done to a [`WorkQueue`](crate::WorkQueue), or to an item of it.
 #[derive(Debug, Error)]
@@ -55,7 +55,7 @@ pub enum QueueError {
     NotShared,
 }
 
-crate::answer::from_trouble!(QueueError, NotShared);
+crate::api::error::from_trouble!(QueueError, NotShared);
 
 impl From<ManageError> for QueueError {
     fn from(error: ManageError) -> Self {

@@ -10,12 +10,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::op::{Collect, Drain, Push, Take, Wish};
 use super::wait::Looked;
-use super::wish::{Collect, Drain, Push, Take, Wish};
 use super::{Finished, QueueError, WorkItem, WorkQueue};
-use crate::core::NEVER;
 use crate::engine::Finishes;
-use crate::helper::{self, Doorbell, Sleep, Ticket};
+use crate::protocol::NEVER;
+use crate::shared::helper_thread::{self, Doorbell, Sleep, Ticket};
 use crate::sys::{clock, fork};
 
 impl WorkQueue {
@@ -176,7 +176,7 @@ impl<W: Wish> Waiter<W> {
             State::Waiting { deadline, ticket, epoch } => {
                 // In a forked child the ticket is the parent's, and somebody has to look here, too.
                 let is_ours = *epoch == fork::epoch();
-                if is_ours && helper::is_asleep(&self.queue.set, ticket, context.waker()) {
+                if is_ours && helper_thread::is_asleep(&self.queue.set, ticket, context.waker()) {
                     return Poll::Pending;
                 }
                 *deadline
@@ -201,7 +201,7 @@ impl<W: Wish> Waiter<W> {
             Looked::NotNow { seen, until } => (seen, until),
         };
         let sleep = Sleep { on: Doorbell::Work, seen, wakes_at };
-        Ok(Ok(helper::watch(&self.queue.set, sleep, context.waker())?))
+        Ok(Ok(helper_thread::watch(&self.queue.set, sleep, context.waker())?))
     }
 
     fn end(&mut self, answer: Result<W::Got, QueueError>) -> Poll<Result<W::Got, QueueError>> {
@@ -215,7 +215,7 @@ impl<W> Drop for Waiter<W> {
         if let State::Waiting { ticket, epoch, .. } = &self.state
             && *epoch == fork::epoch()
         {
-            helper::forget(ticket);
+            helper_thread::forget(ticket);
         }
     }
 }

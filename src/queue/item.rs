@@ -4,13 +4,13 @@ use std::fmt;
 use std::time::Duration;
 
 use super::{QueueError, WorkQueue};
-use crate::acquisition::Acquisition;
-use crate::background::DROP_PATIENCE;
-use crate::cooldown::Pause;
+use crate::api::acquisition::Acquisition;
+use crate::api::cooldown::Pause;
+use crate::api::set::LimitSet;
 use crate::engine::{Collected, Lease, Part, Reason, Verdict};
-use crate::events;
 use crate::limit::GivingUp;
-use crate::set::LimitSet;
+use crate::shared::deferred::DROP_PATIENCE;
+use crate::shared::events;
 use crate::sys::{clock, fork};
 
 /// An item of work, held by this process until it says what became of it. Dropped, or lost by a panic, it goes to

@@ -3,9 +3,9 @@
 mod error;
 mod future;
 mod item;
+mod op;
 mod stats;
 mod wait;
-mod wish;
 
 use std::fmt;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use std::time::Duration;
 pub use self::error::QueueError;
 pub use self::future::{CollectFuture, DrainFuture, PushFuture, TakeFuture};
 pub use self::item::{Finished, WorkItem};
+use self::op::{Collect, Drain, Push, Take};
 pub use self::stats::QueueStats;
 use self::wait::Patience;
-use self::wish::{Collect, Drain, Push, Take};
+use crate::api::set::LimitSet;
 use crate::engine::Finishes;
-use crate::set::LimitSet;
 
 /// A queue of work, shared by every process that opens the set.
 ///
@@ -236,7 +236,7 @@ impl WorkQueue {
         self.set.stats()?.queue.ok_or(QueueError::NoQueue)
     }
 
-    fn header(&self) -> &crate::layout::header::Header {
+    fn header(&self) -> &crate::format::header::Header {
         &self.set.segment().view().checked.header
     }
 

@@ -1,8 +1,8 @@
 //! A work queue at one instant.
 
-use crate::layout::header::Header;
-use crate::layout::state::StateMap;
-use crate::layout::work::{List, WorkWord};
+use crate::format::header::Header;
+use crate::format::state::StateMap;
+use crate::format::work::{List, WorkWord};
 
 /// A work queue at one instant; counts of what ever happened are exact whoever was killed when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

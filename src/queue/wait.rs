@@ -5,15 +5,15 @@
 
 use std::time::Duration;
 
-use super::wish::{Step, Wish};
+use super::op::{Step, Wish};
 use super::{QueueError, WorkQueue};
-use crate::answer::{Trouble, Unavailable};
-use crate::core::NEVER;
-use crate::enter::attach_trouble;
-use crate::events;
-use crate::interrupt::Interrupt;
+use crate::api::error::{Trouble, Unavailable};
+use crate::protocol::NEVER;
+use crate::shared::events;
+use crate::shared::interrupt::Interrupt;
+use crate::shared::ops::attach_trouble;
+use crate::shared::wait::LAST_LOCK;
 use crate::sys::clock;
-use crate::wait::LAST_LOCK;
 
 /// How long to wait.
 #[derive(Clone, Copy)]

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use super::attach::{self, Source};
 use super::name::Place;
 use super::{Segment, SegmentOptions, attach_io};
-use crate::error::{BadOption, CreateError};
-use crate::layout::header::Header;
-use crate::layout::plan::{Origin, Plan};
+use crate::format::header::Header;
+use crate::format::plan::{Origin, Plan};
+use crate::segment::error::{BadOption, CreateError};
 use crate::sys::map::Map;
 use crate::sys::{clock, file};
 
@@ -46,7 +46,7 @@ pub(super) fn attach_or_make(options: &SegmentOptions, name: &OsStr) -> Result<S
     loop {
         round += 1;
         match attach::attach(options, name) {
-            Err(crate::error::AttachError::NotFound { .. }) if round < OPEN_ROUNDS => {}
+            Err(crate::segment::error::AttachError::NotFound { .. }) if round < OPEN_ROUNDS => {}
             Err(error) => return Err(error.into()),
             Ok(segment) => return Ok(segment),
         }
@@ -73,7 +73,7 @@ pub(super) fn private(options: &SegmentOptions) -> Result<Segment, CreateError> 
     let map = Map::private(bytes, &plan.pieces).map_err(|error| attach_io("map", &path, error))?;
     let (_, header) = plan.pieces.first().cloned().unwrap_or_default();
     let checked = Header::check(&header, plan.total_bytes)
-        .map_err(|what| crate::error::AttachError::Malformed { path, what })?;
+        .map_err(|what| crate::segment::error::AttachError::Malformed { path, what })?;
     Ok(attach::private(options, map, checked)?)
 }
 

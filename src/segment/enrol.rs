@@ -16,12 +16,12 @@ use std::time::Duration;
 use super::attach::Source;
 use super::view::View;
 use super::{Inner, attach_io};
-use crate::clock::Clock;
-use crate::core::{Fault, Participant, Transaction};
 use crate::engine::Time;
-use crate::error::AttachError;
-use crate::layout::slots::SlotIdentity;
-use crate::layout::state::StateMap;
+use crate::format::slots::SlotIdentity;
+use crate::format::state::StateMap;
+use crate::limit::clock::Clock;
+use crate::protocol::{Fault, Participant, Transaction};
+use crate::segment::error::AttachError;
 use crate::sys::fork::ForkLock;
 use crate::sys::liveness::{Descriptors, Own};
 use crate::sys::machine::Machine;
@@ -133,7 +133,7 @@ impl Inner {
 
     /// Becomes nobody: what this process held under its name is a dead one's as soon as nothing holds the slot's byte.
     /// The next use enrols anew.
-    pub(super) fn leave(&self, descriptors: &Descriptors) {
+    pub(crate) fn leave(&self, descriptors: &Descriptors) {
         let _turn = self.enrolment.turn.lock();
         self.enrolment.epoch.store(0, Release);
         descriptors.unpin();
@@ -249,7 +249,7 @@ impl View {
     fn introduce(&self, slot: u32) -> Result<Participant, AttachError> {
         let damaged = || AttachError::Damaged {
             path: self.path(),
-            what: crate::error::Damage::OutOfRange { index: slot as usize, words: 0 },
+            what: crate::segment::error::Damage::OutOfRange { index: slot as usize, words: 0 },
         };
         let me = self.slots().enrol(slot).ok_or_else(damaged)?;
         let [command_a, command_b] = clock::command();

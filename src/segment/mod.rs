@@ -18,11 +18,10 @@
 #[cfg(feature = "shared_memory")]
 mod adopt;
 mod attach;
-mod bound;
 mod create;
 mod enrol;
+pub mod error;
 mod generated;
-mod lend;
 mod name;
 mod observer;
 mod options;
@@ -40,17 +39,15 @@ use self::attach::Source;
 use self::enrol::Enrolment;
 use self::name::{PREFIX, Place, SHARED_MEMORY};
 use self::view::name_of;
-use crate::core::{Block, Participant, Until};
-use crate::error::{AttachError, SyncError};
-use crate::layout::header::RegionKind;
-use crate::layout::plan::Shape;
-use crate::sync::{SharedMutex, SharedSemaphore};
+use crate::format::header::RegionKind;
+use crate::format::plan::Shape;
+use crate::protocol::{Block, Participant, Until};
+use crate::segment::error::{AttachError, SyncError};
 use crate::sys::machine::Machine;
 
 #[cfg(feature = "shared_memory")]
 pub(crate) use self::adopt::Adopted;
-pub(crate) use self::bound::{BoundBlock, BoundEngine};
-pub use self::lend::LentLife;
+
 pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, SegmentInfo, SemaphoreState};
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;
@@ -71,13 +68,13 @@ pub(crate) use self::view::View;
 /// ```
 #[derive(Clone)]
 pub struct Segment {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 /// A mapping and this process's name in it.
 pub(crate) struct Inner {
     enrolment: Enrolment,
-    view: View,
+    pub(crate) view: View,
 }
 
 impl Segment {
@@ -137,20 +134,8 @@ impl Segment {
     }
 
     /// Path of the file a name stands for.
-    pub fn path_of(name: impl AsRef<OsStr>) -> Result<PathBuf, crate::error::BadName> {
+    pub fn path_of(name: impl AsRef<OsStr>) -> Result<PathBuf, crate::segment::error::BadName> {
         Ok(Place::of(name)?.path)
-    }
-
-    /// The mutex with this label.
-    pub fn mutex(&self, label: &str) -> Result<SharedMutex, SyncError> {
-        let region = self.inner.view.region(label, RegionKind::Mutex, "mutex")?;
-        Ok(SharedMutex::new(BoundBlock::new(self.clone(), region)?))
-    }
-
-    /// The semaphore with this label.
-    pub fn semaphore(&self, label: &str) -> Result<SharedSemaphore, SyncError> {
-        let region = self.inner.view.region(label, RegionKind::Semaphore, "semaphore")?;
-        Ok(SharedSemaphore::new(BoundBlock::new(self.clone(), region)?))
     }
 
     /// The plain words with this label, for the program's own atomics: no lock, no journal.
@@ -180,7 +165,7 @@ impl Segment {
     /// The set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
     /// versioning.
     #[doc(hidden)]
-    pub fn state_block(&self) -> Result<(Block<'_, Machine>, crate::core::Holdings), AttachError> {
+    pub fn state_block(&self) -> Result<(Block<'_, Machine>, crate::protocol::Holdings), AttachError> {
         Ok((self.inner.view.state()?, self.inner.view.table().holdings()))
     }
 

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::error::BadName;
+use crate::segment::error::BadName;
 
 /// Where named segments live.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::view::View;
-use crate::core::{Env, Fault, Participant, semaphore};
-use crate::error::{AttachError, SyncError};
-use crate::layout::FORMAT_VERSION;
-use crate::layout::header::{RegionEntry, RegionKind};
-use crate::layout::slots::SlotIdentity;
+use crate::format::FORMAT_VERSION;
+use crate::format::header::{RegionEntry, RegionKind};
+use crate::format::slots::SlotIdentity;
+use crate::protocol::{Env, Fault, Participant, semaphore};
+use crate::segment::error::{AttachError, SyncError};
 
 /// Looks at a block before giving up on a living writer, in each of [`ROUNDS`] rounds.
 const TRIES: u32 = 1_000;

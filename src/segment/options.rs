@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::time::Duration;
 
 use super::{Observer, Segment, attach, create};
-use crate::clock::Clock;
-use crate::error::{AttachError, BadOption, CreateError};
-use crate::layout::header::RegionKind;
-use crate::layout::plan::{Labelled, Shape};
-use crate::layout::{slots, waiters};
+use crate::format::header::RegionKind;
+use crate::format::plan::{Labelled, Shape};
+use crate::format::{slots, waiters};
+use crate::limit::clock::Clock;
+use crate::segment::error::{AttachError, BadOption, CreateError};
 use crate::sys::clock;
 use crate::sys::machine::Machine;
 

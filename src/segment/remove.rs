@@ -19,7 +19,7 @@ use super::attach::Source;
 use super::enrol::leads_to;
 use super::view::View;
 use super::{Place, attach_io};
-use crate::error::AttachError;
+use crate::segment::error::AttachError;
 use crate::sys::liveness::Descriptors;
 
 impl View {

@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::attach::Source;
-use crate::core::journal::MAX_JOURNAL_WORDS;
-use crate::core::{Block, Fault, Holdings, Slots};
 use crate::engine::{Engine, Items, Table, Waiters};
-use crate::error::{AttachError, Damage, SyncError};
-use crate::layout::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
-use crate::layout::header::{Checked, RegionEntry, RegionKind};
-use crate::layout::slots::{SLOT_WORDS, SlotIdentity};
-use crate::layout::state::StateMap;
-use crate::layout::{waiters, work};
+use crate::format::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
+use crate::format::header::{Checked, RegionEntry, RegionKind};
+use crate::format::slots::{SLOT_WORDS, SlotIdentity};
+use crate::format::state::StateMap;
+use crate::format::{waiters, work};
 use crate::limit::Definition;
+use crate::protocol::journal::MAX_JOURNAL_WORDS;
+use crate::protocol::{Block, Fault, Holdings, Slots};
+use crate::segment::error::{AttachError, Damage, SyncError};
 use crate::sys::machine::Machine;
 use crate::sys::map::Map;
 
@@ -156,7 +156,7 @@ impl View {
     /// Every semaphore, and where it keeps who holds what.
     pub(crate) fn semaphores(&self) -> impl Iterator<Item = (RegionEntry, Holdings)> {
         let semaphores = self.checked.labelled.iter().filter(|(kind, _)| *kind == RegionKind::Semaphore);
-        semaphores.map(|(_, entry)| (*entry, crate::core::semaphore::HOLDINGS))
+        semaphores.map(|(_, entry)| (*entry, crate::protocol::semaphore::HOLDINGS))
     }
 
     /// What the set's limits are; without a definition, so many permits.

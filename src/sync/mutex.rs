@@ -3,9 +3,10 @@
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 
-use crate::core::{self, AT_ONCE, NEVER};
-use crate::error::SyncError;
-use crate::segment::{BoundBlock, LockStatistics};
+use super::bound::BoundBlock;
+use crate::protocol::{self, AT_ONCE, NEVER};
+use crate::segment::LockStatistics;
+use crate::segment::error::SyncError;
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
@@ -94,8 +95,8 @@ impl SharedMutex {
         let guard =
             |inner| SharedMutexGuard { mutex: self, inner: ManuallyDrop::new(inner), epoch: fork::epoch() };
         Ok(match locked {
-            core::Locked::Clean(inner) => LockedMutex::Clean(guard(inner)),
-            core::Locked::OwnerDied(inner) => LockedMutex::OwnerDied(guard(inner)),
+            protocol::Locked::Clean(inner) => LockedMutex::Clean(guard(inner)),
+            protocol::Locked::OwnerDied(inner) => LockedMutex::OwnerDied(guard(inner)),
         })
     }
 }
@@ -104,7 +105,7 @@ impl SharedMutex {
 #[must_use]
 pub struct SharedMutexGuard<'a> {
     mutex: &'a SharedMutex,
-    inner: ManuallyDrop<core::Guard<'a, Machine>>,
+    inner: ManuallyDrop<protocol::Guard<'a, Machine>>,
     epoch: u64,
 }
 
@@ -149,7 +150,7 @@ impl SharedMutexGuard<'_> {
         it.inner.unlock_in_place().map_err(|fault| it.error(fault))
     }
 
-    fn error(&self, fault: core::Fault) -> SyncError {
+    fn error(&self, fault: protocol::Fault) -> SyncError {
         self.mutex.bound.segment().view().sync_error(fault)
     }
 }
@@ -173,7 +174,7 @@ impl std::fmt::Debug for SharedMutexGuard<'_> {
 pub struct MutexUpdate<'g, 'a> {
     mutex: &'g SharedMutex,
     /// None only once it is committed.
-    inner: Option<core::Transaction<'g, 'a, Machine>>,
+    inner: Option<protocol::Transaction<'g, 'a, Machine>>,
     epoch: u64,
 }
 

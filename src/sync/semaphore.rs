@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::background::{self, DROP_PATIENCE};
-use crate::core::{NEVER, Semaphore, Take, Until};
-use crate::error::SyncError;
-use crate::segment::{BoundBlock, LockStatistics, SemaphoreState};
+use super::bound::BoundBlock;
+use crate::protocol::{NEVER, Semaphore, Take, Until};
+use crate::segment::error::SyncError;
+use crate::segment::{LockStatistics, SemaphoreState};
+use crate::shared::deferred::{self, DROP_PATIENCE};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
@@ -95,7 +96,7 @@ impl SharedSemaphore {
         Semaphore(self.bound.block())
     }
 
-    fn check(&self, permits: u64) -> Result<crate::core::Participant, SyncError> {
+    fn check(&self, permits: u64) -> Result<crate::protocol::Participant, SyncError> {
         if permits == 0 {
             return Err(SyncError::Nothing);
         }
@@ -165,7 +166,7 @@ impl Permit {
             // Somebody was stopped while holding the lock: a thread waits in our place. If even that cannot
             // be, the permits return when this process ends.
             let semaphore = self.semaphore.clone();
-            background::run(move || drop(semaphore.give(permits, NEVER)));
+            deferred::run(move || drop(semaphore.give(permits, NEVER)));
         }
         given
     }

@@ -71,7 +71,7 @@ mod tests {
     use nix::unistd::{ForkResult, fork};
 
     use super::*;
-    use crate::core::{Env, NEVER, Waited, Waiting};
+    use crate::protocol::{Env, NEVER, Waited, Waiting};
     use crate::sys::machine::{Crowd, Machine};
 
     #[test]

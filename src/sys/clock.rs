@@ -112,6 +112,6 @@ mod tests {
         assert_eq!(boot_id(), boot_id());
         assert_ne!(random(), random());
         assert!(monotonic() <= monotonic());
-        assert!(deadline(Duration::MAX) == crate::core::NEVER);
+        assert!(deadline(Duration::MAX) == crate::protocol::NEVER);
     }
 }

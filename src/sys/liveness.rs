@@ -32,9 +32,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 
 use super::fork::{self, ForkLock, InChild};
-use super::kept::Kept;
+use super::inheritable_fd::Kept;
+use super::lock_mapping::{PIN_BYTES, Pin};
 use super::ofd::{self, Identity};
-use super::pin::{PIN_BYTES, Pin};
 
 const INIT_LOCK: i64 = 0;
 

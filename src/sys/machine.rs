@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::barrier::{self, BLIND_NANOS};
 use super::liveness::Descriptors;
 use super::{clock, futex};
-use crate::core::{Env, Waited, Waiting};
+use crate::protocol::{Env, Waited, Waiting};
 
 /// Real memory, real futexes, real deaths.
 pub struct Machine {

@@ -8,12 +8,12 @@
 //! file       opening, making and publishing segment files
 //! liveness   one kernel lock per participant, which ends exactly with its address space
 //! pin        what ties that lock to the address space
-//! kept       a descriptor of that lock, for those who lend their life to a command
+//! inheritable_fd     a descriptor of that lock, for those who lend their life to a command
 //! fork       noticing a fork; acting in the child
 //! clock      instants; boot and namespace identities
 //! process    forking workers; how they learn that they shall stop
 //! machine    all of it behind `core::Env`
-//! recycled   memory that a thread uses again
+//! free_list   memory that a thread uses again
 //! raw_event  an event behind the traits of the crate `raw_sync`
 //! ```
 
@@ -21,14 +21,14 @@ pub(crate) mod barrier;
 pub(crate) mod clock;
 pub(crate) mod file;
 pub(crate) mod fork;
+pub(crate) mod free_list;
 pub(crate) mod futex;
-pub(crate) mod kept;
+pub(crate) mod inheritable_fd;
 pub(crate) mod liveness;
+mod lock_mapping;
 pub(crate) mod machine;
 pub(crate) mod map;
 pub(crate) mod ofd;
-mod pin;
 pub(crate) mod process;
 #[cfg(feature = "raw_sync")]
 pub(crate) mod raw_event;
-pub(crate) mod recycled;

@@ -23,7 +23,7 @@ use raw_sync::events::{EventImpl, EventInit, EventState};
 
 use super::machine::Machine;
 use super::{clock, futex};
-use crate::core::NEVER;
+use crate::protocol::NEVER;
 
 /// Values of the kind: nothing that other programs or fresh memory have there by accident.
 const AUTO_RESET: u32 = u32::from_ne_bytes(*b"lEvA");

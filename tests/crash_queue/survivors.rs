@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use limitset::core::Participant;
 use limitset::engine::{Charge, Engine};
+use limitset::protocol::Participant;
 use limitset::{LimitSet, LimitStats, ResourceLimit, SetObserver, Stats};
 
 use crate::acts::{self, A_WHILE, Act, Ask, NO_SLICE, PERMITS};

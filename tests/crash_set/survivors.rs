@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::time::Instant;
 
-use limitset::core::{Block, Env, Locked, NEVER, Participant};
+use limitset::protocol::{Block, Env, Locked, NEVER, Participant};
 use limitset::{Acquisition, LimitSet, LimitStats, SetObserver, Stats};
 
 use crate::acts::{Act, Amounts, Which};

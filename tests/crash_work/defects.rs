@@ -2,8 +2,8 @@
 //! other tests here would prove nothing.
 
 use limitset::Clock;
-use limitset::core::NEVER;
 use limitset::engine::{Charge, Engine, Report, Taken};
+use limitset::protocol::NEVER;
 
 use crate::acts::Act;
 use crate::mutant::{self, Class, Effect, Mutant, Mutation};

@@ -132,7 +132,7 @@ fn must(holds: bool, what: &str) -> Result<(), String> {
 pub(crate) fn reopen(set: &LimitSet) {
     let parts = set.parts().unwrap();
     let me = set.segment().participant().unwrap();
-    let mut guard = parts.lock(me, limitset::core::NEVER).unwrap();
+    let mut guard = parts.lock(me, limitset::protocol::NEVER).unwrap();
     let mut change = guard.begin();
     change.set(CLOSED, 0).unwrap();
     change.commit();

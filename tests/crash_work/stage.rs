@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use limitset::core::NEVER;
 use limitset::engine::{Charge, Lease, Taken, Wants};
+use limitset::protocol::NEVER;
 use limitset::{
     CallLimit, Clock, Cooldown, LimitSet, LimitSetBuilder, QueueOptions, RateLimit, ResourceLimit, Segment,
     WorkItem,

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use limitset::core::{Fault, NEVER};
 use limitset::engine::{Engine, Lease, Part, Verdict};
+use limitset::protocol::{Fault, NEVER};
 use limitset::{CooldownStats, LimitSet, LimitStats, QueueError, QueueStats, SetObserver, Stats};
 
 use crate::hands::{self, locked_words};

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use limitset::core::NEVER;
 use limitset::limit::BadLimit;
+use limitset::protocol::NEVER;
 use limitset::{
     AcquireError, Algorithm, CallLimit, Clock, Limit, LimitSet, ManageError, RateLimit, Report,
     ResourceLimit, Segment, UsageError,

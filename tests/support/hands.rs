@@ -4,8 +4,8 @@
 
 use std::sync::atomic::Ordering::Acquire;
 
-use limitset::core::{Env, NEVER, Participant};
 use limitset::engine::{Admitted, Charge, Ending, Engine, Entered, Look, Patience, Place, Wants};
+use limitset::protocol::{Env, NEVER, Participant};
 use limitset::{Clock, LimitSet};
 
 /// Somebody healthy who waits, as a thread blocked in `acquire` does: it looks when it is rung, and only then.

@@ -13,9 +13,9 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use limitset::core::journal::{description, journal_words};
-use limitset::core::owner::slot_of;
-use limitset::core::{Block, Env, NEVER, Waited, Waiting};
+use limitset::protocol::journal::{description, journal_words};
+use limitset::protocol::owner::slot_of;
+use limitset::protocol::{Block, Env, NEVER, Waited, Waiting};
 
 /// One defect.
 #[derive(Clone, Copy, Debug)]

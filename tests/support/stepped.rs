@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use limitset::core::owner::slot_of;
+use limitset::protocol::owner::slot_of;
 
 use crate::support::{self, TempName};
 use crate::victim::Victim;

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use limitset::core::NEVER;
+use limitset::protocol::NEVER;
 use limitset::{AcquireError, LimitSet, QueueOptions, RateLimit, Report, ResourceLimit, Segment};
 use nix::sys::signal::Signal;
 

@@ -8,8 +8,8 @@ use std::sync::Barrier;
 use std::time::Duration;
 
 use limitset::Segment;
-use limitset::core::NEVER;
 use limitset::error::{AttachError, SyncError};
+use limitset::protocol::NEVER;
 use limitset::sync::LockedMutex;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};

@@ -9,9 +9,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use limitset::core::{Env, Guard, NEVER};
 use limitset::engine::models::{Draft, Work};
 use limitset::engine::{Admitted, Ending, Entered, Paused, Place, Report};
+use limitset::protocol::{Env, Guard, NEVER};
 use limitset::{Cooldown, Limit, ResourceLimit};
 
 use crate::mutant::{Effect, Mutation};

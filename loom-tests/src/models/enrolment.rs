@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use limitset::core::{Block, Participant};
+use limitset::protocol::{Block, Participant};
 
 use super::journal::{SHAPE, check_late, increment, look};
 use crate::mutant::Mutation;

@@ -1,6 +1,6 @@
 //! The journal: transactions of the living and the dead, and who undoes what.
 
-use limitset::core::{Block, NEVER, Participant};
+use limitset::protocol::{Block, NEVER, Participant};
 
 use super::LATE;
 use crate::mutant::Mutation;

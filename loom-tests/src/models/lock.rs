@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use limitset::core::{Block, Fault, Locked, NEVER, Participant};
+use limitset::protocol::{Block, Fault, Locked, NEVER, Participant};
 
 use super::LATE;
 use crate::mutant::Mutation;

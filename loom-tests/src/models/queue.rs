@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use limitset::core::NEVER;
 use limitset::engine::Entered;
+use limitset::protocol::NEVER;
 use limitset::{Limit, ResourceLimit};
 
 use crate::mutant::Mutation;

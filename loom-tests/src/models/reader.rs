@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use limitset::core::{Block, Fault, NEVER};
+use limitset::protocol::{Block, Fault, NEVER};
 use loom::thread::JoinHandle;
 
 use super::journal::{SHAPE, START, check_late, increment, look};

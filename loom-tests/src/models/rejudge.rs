@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
-use limitset::core::{Block, Env, Fault, NEVER, Waiting};
 use limitset::engine::{Entered, NewNumbers, Place};
+use limitset::protocol::{Block, Env, Fault, NEVER, Waiting};
 use limitset::{Limit, RateLimit, ResourceLimit};
 
 use super::queue::permits;

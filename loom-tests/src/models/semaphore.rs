@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use limitset::core::semaphore::{CAPACITY, HOLDINGS};
-use limitset::core::{Block, Env, NEVER, Participant, Semaphore, Take};
+use limitset::protocol::semaphore::{CAPACITY, HOLDINGS};
+use limitset::protocol::{Block, Env, NEVER, Participant, Semaphore, Take};
 
 use super::LATE;
 use crate::mutant::Mutation;

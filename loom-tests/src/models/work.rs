@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use limitset::core::NEVER;
 use limitset::engine::{Finishes, Lease, Pushed, Reason, Taken};
+use limitset::protocol::NEVER;
 
 use crate::depot::{At, Depot, PAUSE, Plan, Worker, beside};
 use crate::mutant::Mutation;

@@ -1,0 +1,88 @@
+//! Which clock a set counts time by.
+
+use crate::engine::Time;
+use crate::protocol::NEVER;
+use crate::sys::clock;
+
+/// The clock of a set: chosen by whoever creates it, the same for everybody who uses it.
+///
+/// A [manual](Self::Manual) clock makes tests and simulations exact: time stands still until somebody moves it, in
+/// whichever process.
+///
+/// ```
+/// use std::time::Duration;
+/// use limitset::{CallLimit, Clock, LimitSet};
+///
+/// let limits = LimitSet::builder().limit(CallLimit::per_minute(1)).clock(Clock::Manual).in_memory()?;
+/// limits.try_acquire(())?.release()?;
+/// assert!(limits.try_acquire(()).is_err());
+/// limits.advance(Duration::from_secs(60))?;
+/// limits.try_acquire(())?.release()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Clock {
+    /// CLOCK_MONOTONIC: exact to the nanosecond, about 30 ns to read. Stands still while the machine is suspended.
+    #[default]
+    Monotonic,
+    /// CLOCK_MONOTONIC_COARSE: a few nanoseconds to read, a few milliseconds behind.
+    Coarse,
+    /// Stands still until [`LimitSet::advance`](crate::LimitSet::advance) moves it.
+    Manual,
+}
+
+impl Time for Clock {
+    #[inline]
+    fn reading(&self) -> u64 {
+        match self {
+            Self::Monotonic => clock::monotonic(),
+            Self::Coarse => clock::coarse(),
+            // In the segment.
+            Self::Manual => 0,
+        }
+    }
+
+    fn reached(&self, reading: u64) -> u64 {
+        match self {
+            Self::Monotonic => reading,
+            Self::Coarse => {
+                // Its next step may be late, and who looks before it looks in vain.
+                let step = clock::coarse_step();
+                reading.saturating_add(step).max(clock::monotonic().saturating_add(step / 2))
+            }
+            Self::Manual => NEVER,
+        }
+    }
+}
+
+impl Clock {
+    pub(crate) const ALL: [Self; 3] = [Self::Monotonic, Self::Coarse, Self::Manual];
+
+    /// Its number in a segment. Never changes.
+    pub(crate) const fn number(self) -> u32 {
+        match self {
+            Self::Monotonic => 0,
+            Self::Manual => 1,
+            Self::Coarse => 2,
+        }
+    }
+
+    pub(crate) fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|clock| clock.number() == number)
+    }
+
+    /// How far it may be behind when it is read: who waits by another clock has to wait so much longer.
+    pub(crate) fn lag(self) -> u64 {
+        if self == Self::Coarse { clock::coarse_step() } else { 0 }
+    }
+
+    /// Its name in small letters.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Monotonic => "monotonic",
+            Self::Coarse => "coarse",
+            Self::Manual => "manual",
+        }
+    }
+}
