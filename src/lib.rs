@@ -111,7 +111,7 @@ pub use crate::api::slot_handoff::LentLife;
 pub use crate::api::stats::{LimitStats, ParticipantStats, SetObserver, Stats};
 pub use crate::audit::{Audit, AuditCheck, Finding, Gravity, Repaired};
 pub use crate::engine::Reason;
-pub use crate::limit::clock::Clock;
+pub use crate::limit::Clock;
 pub use crate::limit::{
     Algorithm, BadSetting, CallLimit, Cooldown, Limit, Order, QueueOptions, RateLimit, Report, ResourceLimit,
 };

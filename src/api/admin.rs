@@ -6,7 +6,7 @@ use crate::api::error::{ManageError, Unavailable};
 use crate::api::set::LimitSet;
 use crate::engine::NewNumbers;
 use crate::format::state::RuleWord;
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{Limit, validate};
 use crate::segment::error::AttachError;
 use crate::shared::events;

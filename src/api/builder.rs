@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::api::set::LimitSet;
 use crate::api::stats::SetObserver;
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{
     BadLimit, BadSetting, Cooldown, Definition, Differs, Limit, Order, QueueOptions, config_fits, validate,
 };

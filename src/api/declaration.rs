@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::api::stats::SetObserver;
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{Cooldown, Limit, Order, QueueOptions};
 
 /// What a set was declared as. Numbers that were changed live are in [`Stats`](crate::Stats).

@@ -14,7 +14,7 @@ use crate::api::request::{Keys, Request, RequestBuilder};
 use crate::api::stats::{SetObserver, Stats};
 use crate::engine::{Engine, Standing, Wants};
 use crate::format::state::StateMap;
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{Definition, Limit, Order};
 use crate::segment::Segment;
 use crate::segment::error::AttachError;

@@ -8,7 +8,7 @@ use crate::api::cooldown::CooldownStats;
 use crate::api::request::Keys;
 use crate::engine::Table;
 use crate::format::state::{LimitWord, RuleWord, StateMap};
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{Definition, Limit};
 use crate::protocol::Participant;
 use crate::queue::QueueStats;

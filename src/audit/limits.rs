@@ -5,7 +5,7 @@ use super::snapshot::Picture;
 use super::{Audit, AuditCheck};
 use crate::engine::Table;
 use crate::format::state::{LimitWord, RuleWord, StateMap};
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{Algorithm, Limit, MAX_CAPACITY, MAX_WINDOW};
 use crate::protocol::Participant;
 use crate::segment::View;

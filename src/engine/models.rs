@@ -4,7 +4,7 @@ use super::Table;
 use crate::format::state::{LimitWord, LinkWord, RuleWord, StateMap};
 use crate::format::waiters::WaiterWord;
 use crate::format::work::{ItemWord, List, WorkWord};
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{Cooldown, Definition, GivingUp, Limit};
 use crate::protocol::Holdings;
 

@@ -3,7 +3,7 @@
 use crate::algorithm::{Rule, State, Word};
 use crate::format::Fnv;
 use crate::format::state::{LimitWord, RuleWord, StateMap};
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::limit::{Algorithm, Cooldown, Definition, GivingUp, Limit, Order};
 use crate::protocol::Holdings;
 

@@ -10,9 +10,6 @@ use bytemuck::{Pod, Zeroable};
 
 use super::{Field, fields};
 
-/// Longest config map, encoded.
-pub(crate) const MAX_CONFIG_BYTES: u32 = 1 << 16;
-
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct DefinitionHead {

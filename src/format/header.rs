@@ -8,8 +8,8 @@ use bytemuck::{Pod, Zeroable};
 
 use super::definition::DefinitionHead;
 use super::{FORMAT_VERSION, Field, Fnv, LAYOUT_HASH, LINE_PAIR, block, fields, slots, state, waiters, work};
-use crate::limit::clock::Clock;
-use crate::segment::error::Malformed;
+use crate::format::error::Malformed;
+use crate::limit::Clock;
 
 /// First eight bytes of every segment.
 pub(crate) const MAGIC: [u8; 8] = *b"LIMITSET";

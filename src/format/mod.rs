@@ -16,7 +16,9 @@
 //! ```
 
 pub(crate) mod block;
+mod codec;
 pub(crate) mod definition;
+pub(crate) mod error;
 pub(crate) mod header;
 pub(crate) mod plan;
 pub(crate) mod slots;

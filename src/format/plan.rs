@@ -7,9 +7,9 @@ use super::header::{
 };
 use super::state::{LimitWord, RuleWord, StateMap};
 use super::{FORMAT_VERSION, LAYOUT_HASH, LINE_PAIR, block, slots, state, waiters, work};
+use crate::format::error::BadOption;
+use crate::limit::Clock;
 use crate::limit::Definition;
-use crate::limit::clock::Clock;
-use crate::segment::error::BadOption;
 
 /// Regions that a set has: state, slots, waiters, definition, items.
 const FIXED_REGIONS: usize = 5;

@@ -14,6 +14,7 @@ use crate::algorithm::Word;
 
 /// Most limits of one set: requests carry a 64-bit mask of limits.
 pub(crate) const MAX_LIMITS: u32 = 64;
+const _: () = assert!(MAX_LIMITS as usize == crate::limit::MAX_LIMITS);
 /// Most window cells of one set, over all limits.
 pub(crate) const MAX_CELLS: u32 = 1 << 16;
 

@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use super::header::{HEADER_BYTES, Header, MAX_REGIONS, RegionKind};
 use super::plan::{Labelled, Origin, Plan, Shape};
 use super::*;
-use crate::limit::clock::Clock;
+use crate::format::error::{BadOption, Malformed};
+use crate::limit::Clock;
 use crate::limit::{Algorithm, CallLimit, Definition, RateLimit, ResourceLimit};
-use crate::segment::error::{BadOption, Malformed};
 
 fn shape() -> Shape {
     let region = |kind, label: &str, size| Labelled { kind, label: label.to_owned(), size };

@@ -4,11 +4,7 @@
 //! nobody can reach the item, and its result by whoever has it, before the transaction that says so.
 
 use super::{Field, fields};
-
-/// Most items of one queue.
-pub(crate) const MAX_ITEMS: u32 = 1 << 20;
-/// Most bytes of a payload, and of a result.
-pub(crate) const MAX_ITEM_BYTES: u32 = 1 << 16;
+pub(crate) use crate::limit::{MAX_ITEM_BYTES, MAX_ITEMS};
 
 /// Items in one state, in order. Items are numbered from 1; 0 ends the list.
 #[repr(C)]

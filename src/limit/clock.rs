@@ -1,9 +1,5 @@
 //! Which clock a set counts time by.
 
-use crate::engine::Time;
-use crate::protocol::NEVER;
-use crate::sys::clock;
-
 /// The clock of a set: chosen by whoever creates it, the same for everybody who uses it.
 ///
 /// A [manual](Self::Manual) clock makes tests and simulations exact: time stands still until somebody moves it, in
@@ -32,30 +28,6 @@ pub enum Clock {
     Manual,
 }
 
-impl Time for Clock {
-    #[inline]
-    fn reading(&self) -> u64 {
-        match self {
-            Self::Monotonic => clock::monotonic(),
-            Self::Coarse => clock::coarse(),
-            // In the segment.
-            Self::Manual => 0,
-        }
-    }
-
-    fn reached(&self, reading: u64) -> u64 {
-        match self {
-            Self::Monotonic => reading,
-            Self::Coarse => {
-                // Its next step may be late, and who looks before it looks in vain.
-                let step = clock::coarse_step();
-                reading.saturating_add(step).max(clock::monotonic().saturating_add(step / 2))
-            }
-            Self::Manual => NEVER,
-        }
-    }
-}
-
 impl Clock {
     pub(crate) const ALL: [Self; 3] = [Self::Monotonic, Self::Coarse, Self::Manual];
 
@@ -70,11 +42,6 @@ impl Clock {
 
     pub(crate) fn from_number(number: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|clock| clock.number() == number)
-    }
-
-    /// How far it may be behind when it is read: who waits by another clock has to wait so much longer.
-    pub(crate) fn lag(self) -> u64 {
-        if self == Self::Coarse { clock::coarse_step() } else { 0 }
     }
 
     /// Its name in small letters.

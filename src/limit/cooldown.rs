@@ -6,7 +6,6 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::CooldownSettings;
-use crate::format::definition::DefinitionHead;
 
 /// How a set pauses when somebody [reports](crate::Acquisition::rate_limited) that the other side wants less, and how
 /// slowly it resumes.
@@ -32,14 +31,14 @@ use crate::format::definition::DefinitionHead;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Cooldown {
-    first: u64,
-    longest: u64,
+    pub(crate) first: u64,
+    pub(crate) longest: u64,
     /// In thousandths, as is `jitter`.
-    factor: u32,
-    jitter: u32,
-    slow_admissions: u32,
-    first_gap: u64,
-    last_gap: u64,
+    pub(crate) factor: u32,
+    pub(crate) jitter: u32,
+    pub(crate) slow_admissions: u32,
+    pub(crate) first_gap: u64,
+    pub(crate) last_gap: u64,
 }
 
 /// Thousandths.
@@ -184,30 +183,6 @@ impl Cooldown {
     fn lengthen(&self, nanos: u64, seed: u64) -> u64 {
         let more = (self.most_jitter(nanos) * u128::from(scramble(seed))) >> 64;
         nanos.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
-    }
-
-    pub(crate) fn store(&self, head: &mut DefinitionHead) {
-        head.pause_nanos = self.first;
-        head.longest_pause_nanos = self.longest;
-        head.pause_factor = self.factor;
-        head.jitter = self.jitter;
-        head.slow_admissions = self.slow_admissions;
-        head.first_gap_nanos = self.first_gap;
-        head.last_gap_nanos = self.last_gap;
-    }
-
-    pub(crate) fn from_stored(head: &DefinitionHead) -> Result<Self, &'static str> {
-        let it = Self {
-            first: head.pause_nanos,
-            longest: head.longest_pause_nanos,
-            factor: head.pause_factor,
-            jitter: head.jitter,
-            slow_admissions: head.slow_admissions,
-            first_gap: head.first_gap_nanos,
-            last_gap: head.last_gap_nanos,
-        };
-        it.check().map_err(|_| "describes a cooldown that cannot be")?;
-        Ok(it)
     }
 }
 

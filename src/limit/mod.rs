@@ -15,20 +15,23 @@
 
 use std::time::Duration;
 
-pub(crate) mod clock;
+mod clock;
 mod cooldown;
 mod definition;
 mod settings;
 mod validate;
 mod work;
 
+pub use self::clock::Clock;
 pub use self::cooldown::{BadSetting, Cooldown};
 pub use self::definition::Order;
+#[cfg(test)]
+pub(crate) use self::definition::tests::definition as definition_for_tests;
 pub(crate) use self::definition::{Definition, Differs, config_fits};
 pub use self::settings::{CooldownSettings, QueueSettings, RateSettings};
 pub use self::validate::{BadLimit, validate};
-pub(crate) use self::work::GivingUp;
 pub use self::work::QueueOptions;
+pub(crate) use self::work::{GivingUp, MAX_ITEM_BYTES, MAX_ITEMS};
 use crate::algorithm::{self, Rule};
 pub use crate::algorithm::{Algorithm, UnknownAlgorithm};
 
@@ -37,7 +40,7 @@ pub const CALL_COUNT: &str = "call_count";
 /// Longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 64;
 /// Most limits of one set.
-pub const MAX_LIMITS: usize = crate::format::state::MAX_LIMITS as usize;
+pub const MAX_LIMITS: usize = 64;
 /// Largest capacity and burst: 2^62, so that sums of units, and debt, fit 64 bits.
 pub const MAX_CAPACITY: u64 = algorithm::MAX_CAPACITY;
 /// Longest window, and longest time a burst may take to fill: 2^62 nanoseconds, some 146 years.
@@ -64,13 +67,13 @@ pub enum Report {
 
 /// What [`RateLimit`] and [`CallLimit`] have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Rate {
-    key: String,
-    capacity: u64,
-    window: Duration,
-    algorithm: Algorithm,
-    burst: Option<u64>,
-    resolution: Option<u32>,
+pub(crate) struct Rate {
+    pub(crate) key: String,
+    pub(crate) capacity: u64,
+    pub(crate) window: Duration,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) burst: Option<u64>,
+    pub(crate) resolution: Option<u32>,
 }
 
 /// Units per time, however many a request needs: tokens, bytes, rows.
@@ -90,8 +93,8 @@ struct Rate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct RateLimit {
-    rate: Rate,
-    report: Report,
+    pub(crate) rate: Rate,
+    pub(crate) report: Report,
 }
 
 /// Calls per time: each request needs 1 unless it asks for more, and there is nothing to report.
@@ -105,7 +108,7 @@ pub struct RateLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct CallLimit {
-    rate: Rate,
+    pub(crate) rate: Rate,
 }
 
 /// Things that are held and returned: connections, slots, licences. Each request holds 1 unless it asks for more.
@@ -119,8 +122,8 @@ pub struct CallLimit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ResourceLimit {
-    key: String,
-    capacity: u64,
+    pub(crate) key: String,
+    pub(crate) capacity: u64,
 }
 
 /// The builders and getters that rates of both kinds have.
@@ -290,7 +293,7 @@ impl Limit {
         self.rate().map(|rate| rate.rule().with_wall_offset(wall_offset))
     }
 
-    fn rate(&self) -> Option<&Rate> {
+    pub(crate) fn rate(&self) -> Option<&Rate> {
         match self {
             Self::Rate(it) => Some(&it.rate),
             Self::Call(it) => Some(&it.rate),
@@ -322,7 +325,7 @@ impl Rate {
         Self { key, capacity, window, algorithm: Algorithm::default(), burst: None, resolution: None }
     }
 
-    fn window_nanos(&self) -> u64 {
+    pub(crate) fn window_nanos(&self) -> u64 {
         u64::try_from(self.window.as_nanos()).unwrap_or(u64::MAX)
     }
 

@@ -3,7 +3,10 @@
 use std::fmt;
 
 use super::BadSetting;
-use crate::format::work::{MAX_ITEM_BYTES, MAX_ITEMS};
+/// Most items of a work queue.
+pub(crate) const MAX_ITEMS: u32 = 1 << 20;
+/// Longest payload and longest result of an item.
+pub(crate) const MAX_ITEM_BYTES: u32 = 1 << 16;
 
 /// A [work queue](crate::WorkQueue) in the segment of a set; see
 /// [`LimitSetBuilder::queue`](crate::LimitSetBuilder::queue).

@@ -19,7 +19,7 @@ use super::{Inner, attach_io};
 use crate::engine::Time;
 use crate::format::slots::SlotIdentity;
 use crate::format::state::StateMap;
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::protocol::{Fault, Participant, Transaction};
 use crate::segment::error::AttachError;
 use crate::sys::fork::ForkLock;

@@ -18,6 +18,7 @@
 #[cfg(feature = "shared_memory")]
 mod adopt;
 mod attach;
+mod clock;
 mod create;
 mod enrol;
 pub mod error;

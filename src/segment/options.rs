@@ -7,7 +7,7 @@ use super::{Observer, Segment, attach, create};
 use crate::format::header::RegionKind;
 use crate::format::plan::{Labelled, Shape};
 use crate::format::{slots, waiters};
-use crate::limit::clock::Clock;
+use crate::limit::Clock;
 use crate::segment::error::{AttachError, BadOption, CreateError};
 use crate::sys::clock;
 use crate::sys::machine::Machine;
