@@ -82,6 +82,7 @@ pub mod protocol;
 mod algorithm;
 mod api;
 mod audit;
+mod code;
 mod format;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;
@@ -110,6 +111,7 @@ pub use crate::api::set::LimitSet;
 pub use crate::api::slot_handoff::LentLife;
 pub use crate::api::stats::{LimitStats, ParticipantStats, SetObserver, Stats};
 pub use crate::audit::{Audit, AuditCheck, Finding, Gravity, Repaired};
+pub use crate::code::{Code, UnknownCode};
 pub use crate::engine::Reason;
 pub use crate::limit::Clock;
 pub use crate::limit::{

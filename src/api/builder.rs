@@ -4,6 +4,8 @@ use std::ffi::OsStr;
 
 use thiserror::Error;
 
+use crate::code::Code;
+
 use crate::api::set::LimitSet;
 use crate::api::stats::SetObserver;
 use crate::limit::Clock;
@@ -52,6 +54,17 @@ pub enum OpenError {
     /// The segment cannot be created, cannot be used, or was declared otherwise.
     #[error(transparent)]
     Segment(#[from] CreateError),
+}
+
+impl OpenError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Limit(bad) => bad.code(),
+            Self::Setting(bad) => bad.code(),
+            Self::Segment(error) => error.code(),
+        }
+    }
 }
 
 impl From<AttachError> for OpenError {

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use crate::code::Code;
+
 use crate::api::request::{BadRequest, Keys};
 use crate::engine::{Judged, Standing};
 use crate::limit::Limit;
@@ -76,6 +78,24 @@ pub enum AcquireError {
 }
 
 impl AcquireError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Denied(denial) => denial.code(),
+            Self::Queued { .. } => Code::Queued,
+            Self::CoolingDown { .. } => Code::CoolingDown,
+            Self::QueueFull { .. } => Code::QueueFull,
+            Self::TimedOut(_) => Code::TimedOut,
+            Self::Interrupted => Code::Interrupted,
+            Self::Never { .. } => Code::Never,
+            Self::BadRequest(bad) => bad.code(),
+            Self::Unavailable(why) => why.code(),
+            Self::Removed => Code::Removed,
+            Self::Forked => Code::Forked,
+            Self::NotShared => Code::NotShared,
+        }
+    }
+
     /// How long to wait before the same request can succeed, if that is known. Of a set that is
     /// [cooling down](Self::CoolingDown), when it admits somebody again.
     pub fn retry_after(&self) -> Option<Duration> {
@@ -103,6 +123,17 @@ pub enum Unavailable {
     /// This process, forked from one that could, cannot take part.
     #[error("this process could not enrol: {0}")]
     Enrol(AttachError),
+}
+
+impl Unavailable {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Busy { .. } => Code::Unavailable,
+            Self::Damaged(_) => Code::Damaged,
+            Self::Enrol(error) => error.code(),
+        }
+    }
 }
 
 /// A refusal: how every limit of the set stood to the request, at one instant.
@@ -199,6 +230,12 @@ impl Statuses {
 }
 
 impl Denial {
+    /// Returns the stable code of this denial: [`DeniedRate`](Code::DeniedRate) if a rate refused, alone or with permits.
+    pub fn code(&self) -> Code {
+        let is_rate = self.violations().any(|status| status.retry_after.is_some());
+        if is_rate { Code::DeniedRate } else { Code::DeniedPermits }
+    }
+
     /// All limits of the set, in the order of their definition.
     pub fn statuses(&self) -> &Statuses {
         &self.statuses
@@ -336,6 +373,23 @@ pub enum UsageError {
     Removed,
 }
 
+impl UsageError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NotRequested { .. } => Code::NotRequested,
+            Self::AboveRequested { .. } => Code::AboveRequested,
+            Self::AboveCharged { .. } => Code::AboveCharged,
+            Self::Permits { .. } => Code::Permits,
+            Self::TooMuch { .. } => Code::TooMuch,
+            Self::Unreported { .. } => Code::Unreported,
+            Self::Forked => Code::Forked,
+            Self::Unavailable(why) => why.code(),
+            Self::Removed => Code::Removed,
+        }
+    }
+}
+
 /// Why a set could not be managed as asked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -362,6 +416,21 @@ pub enum ManageError {
     /// The set is private memory of the process that forked this one.
     #[error("this set is private to the process that made it, and this is a forked child")]
     NotShared,
+}
+
+impl ManageError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Limit(bad) => bad.code(),
+            Self::UnknownKey { .. } => Code::UnknownKey,
+            Self::NotNumbers { .. } => Code::NotNumbers,
+            Self::ClockMovesItself { .. } => Code::ClockMovesItself,
+            Self::Unavailable(why) => why.code(),
+            Self::Removed => Code::Removed,
+            Self::NotShared => Code::NotShared,
+        }
+    }
 }
 
 /// Why [`LimitSet::run`](crate::LimitSet::run) did not get to a result.

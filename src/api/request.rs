@@ -8,6 +8,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use thiserror::Error;
 
+use crate::code::Code;
 use crate::engine::{Table, Wants};
 use crate::limit::Limit;
 
@@ -205,6 +206,20 @@ pub enum BadRequest {
     /// More was asked for without naming anything.
     #[error("a request for more has to name something")]
     NothingMore,
+}
+
+impl BadRequest {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::UnknownKey { .. }
+            | Self::KeyTwice { .. }
+            | Self::Unnamed { .. }
+            | Self::OtherLimits
+            | Self::Permit { .. }
+            | Self::NothingMore => Code::BadRequest,
+        }
+    }
 }
 
 /// The keys of a set's limits, and what stands behind them.

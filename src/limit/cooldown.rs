@@ -6,6 +6,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::CooldownSettings;
+use crate::code::Code;
 
 /// How a set pauses when somebody [reports](crate::Acquisition::rate_limited) that the other side wants less, and how
 /// slowly it resumes.
@@ -71,6 +72,13 @@ pub struct BadSetting {
     pub found: String,
     /// What it can be.
     pub expected: &'static str,
+}
+
+impl BadSetting {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        Code::BadSetting
+    }
 }
 
 impl Cooldown {

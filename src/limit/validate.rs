@@ -5,6 +5,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 use super::{Algorithm, Limit, MAX_CAPACITY, MAX_KEY_BYTES, MAX_LIMITS, MAX_RESOLUTION, MAX_WINDOW, Rate};
+use crate::code::Code;
 
 /// A limit that cannot be, by name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -100,6 +101,13 @@ fn check_key(index: usize, key: &str) -> Result<(), BadLimit> {
         key if found > most => Err(BadLimit::KeyTooLong { key: key.to_owned(), found, most }),
         key if key.contains('\0') => Err(BadLimit::KeyZeroByte { key: key.to_owned() }),
         _ => Ok(()),
+    }
+}
+
+impl BadLimit {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        Code::BadLimit
     }
 }
 

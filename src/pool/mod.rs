@@ -20,6 +20,7 @@ use crate::api::error::AcquireError;
 use crate::api::request::Request;
 use crate::api::set::LimitSet;
 use crate::api::stats::Stats;
+use crate::code::Code;
 use crate::segment::error::AttachError;
 use crate::shared::events;
 use crate::sys::clock;
@@ -117,6 +118,19 @@ pub enum PoolError {
     /// A set could not be attached to.
     #[error(transparent)]
     Attach(#[from] AttachError),
+}
+
+impl PoolError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoSets => Code::NoSets,
+            Self::ThreadMode { .. } => Code::NotShared,
+            Self::NoName { .. } => Code::NoName,
+            Self::Open(error) => error.code(),
+            Self::Attach(error) => error.code(),
+        }
+    }
 }
 
 impl LimitPool {

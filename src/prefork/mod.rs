@@ -17,6 +17,7 @@ use thiserror::Error;
 
 pub use self::supervisor::{ExitReason, Supervisor, WorkerExit};
 pub use self::worker::{Stopped, Worker, WorkerOutcome};
+use crate::code::Code;
 use crate::pool::{AnyLimits, LimitPool, PoolDescription, PoolError, Sharing};
 use crate::sys::process;
 
@@ -97,6 +98,18 @@ pub enum PreforkError {
         /// What it is.
         found: String,
     },
+}
+
+impl PreforkError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Limits(error) => error.code(),
+            Self::Threads { .. } => Code::Threads,
+            Self::Start { .. } | Self::Wait { .. } | Self::Signals { .. } => Code::Io,
+            Self::Nested | Self::Order { .. } => Code::BadSetting,
+        }
+    }
 }
 
 /// What became of the workers.

@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::code::Code;
+
 use crate::api::error::{ManageError, Unavailable, UsageError};
 
 /// Why nothing was done to a [`WorkQueue`](crate::WorkQueue), or to an item of it.
@@ -53,6 +55,27 @@ pub enum QueueError {
     /// The set is private memory of the process that forked this one.
     #[error("this set is private to the process that made it, and this is a forked child")]
     NotShared,
+}
+
+impl QueueError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoQueue => Code::NoQueue,
+            Self::TooLong { .. } => Code::TooLong,
+            Self::Closed => Code::Closed,
+            Self::Full { .. } => Code::Full,
+            Self::Empty => Code::Empty,
+            Self::TimedOut => Code::TimedOut,
+            Self::Interrupted => Code::Interrupted,
+            Self::Spent => Code::Spent,
+            Self::NotHeld => Code::NotHeld,
+            Self::Forked => Code::Forked,
+            Self::Unavailable(why) => why.code(),
+            Self::Removed => Code::Removed,
+            Self::NotShared => Code::NotShared,
+        }
+    }
 }
 
 crate::api::error::from_trouble!(QueueError, NotShared);

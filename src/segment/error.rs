@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::code::Code;
+
 pub use crate::format::error::{BadOption, Malformed};
 
 /// A segment name against the rules.
@@ -21,6 +23,13 @@ pub struct BadName {
     pub name: String,
     /// What is wrong with it.
     pub why: &'static str,
+}
+
+impl BadName {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        Code::BadName
+    }
 }
 
 /// Why a segment could not be attached to, or no longer be used by this process.
@@ -92,6 +101,31 @@ pub enum AttachError {
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
+impl AttachError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Name(bad) => bad.code(),
+            Self::NotFound { .. } => Code::NotFound,
+            Self::NotAFile { .. } | Self::NotASet { .. } => Code::NotASet,
+            Self::Permission { .. } => Code::Permission,
+            Self::FileSystem { .. } => Code::FileSystem,
+            Self::Owner { .. } => Code::OtherOwner,
+            Self::Malformed { .. } => Code::Malformed,
+            Self::Differs { .. } => Code::Differs,
+            Self::Busy { .. } => Code::Busy,
+            Self::TooManyParticipants { .. } => Code::TooManyParticipants,
+            Self::TimeNamespace { .. } => Code::TimeNamespace,
+            Self::Removed { .. } => Code::Removed,
+            Self::Damaged { .. } => Code::Damaged,
+            Self::NotShared => Code::NotShared,
+            Self::Unsupported { .. } => Code::Unsupported,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => Code::Permission,
+            Self::Io { .. } => Code::Io,
+        }
+    }
+}
+
 /// Why a segment could not be created.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -117,6 +151,19 @@ pub enum CreateError {
     /// The segment is there (made now, or by somebody else) but could not be attached to.
     #[error(transparent)]
     Attach(#[from] AttachError),
+}
+
+impl CreateError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Option(_) | Self::TooSmall { .. } => Code::BadSetting,
+            Self::Exists { .. } => Code::Exists,
+            Self::NoSpace { .. } => Code::NoSpace,
+            Self::Group { .. } => Code::Permission,
+            Self::Attach(error) => error.code(),
+        }
+    }
 }
 
 impl From<BadName> for CreateError {
@@ -182,4 +229,24 @@ pub enum SyncError {
     /// This process cannot take part.
     #[error("this process could not enrol: {0}")]
     Enrol(#[from] AttachError),
+}
+
+impl SyncError {
+    /// Returns the stable code of this error.
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NoSuchRegion { .. } => Code::NoSuchRegion,
+            Self::Busy { .. } => Code::Unavailable,
+            Self::TimedOut { .. } => Code::TimedOut,
+            Self::NotAvailable { .. } => Code::DeniedPermits,
+            Self::Never { .. } => Code::Never,
+            Self::Nothing => Code::BadRequest,
+            Self::OutOfRange { .. } => Code::OutOfRange,
+            Self::TooManyChanges { .. } => Code::TooManyChanges,
+            Self::Forked => Code::Forked,
+            Self::Removed => Code::Removed,
+            Self::Damaged(_) => Code::Damaged,
+            Self::Enrol(error) => error.code(),
+        }
+    }
 }
