@@ -96,21 +96,19 @@ pub mod sync;
 #[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
 mod sys;
 
+pub use crate::api::Charged;
 pub use crate::api::acquisition::Acquisition;
-pub use crate::api::builder::{LimitSetBuilder, OnDifference, OnUnavailable, OpenError};
-pub use crate::api::charge::Charged;
-pub use crate::api::cooldown::{CooldownStats, Pause};
+pub use crate::api::admin::Repaired;
+pub use crate::api::builder::{LimitSetBuilder, OnDifference, OpenError};
 pub use crate::api::declaration::Declaration;
-pub use crate::api::error::{
-    AcquireError, Denial, Holder, LimitStatus, ManageError, RunError, Statuses, TimedOut, Unavailable,
-    UsageError,
-};
+pub use crate::api::error::{AcquireError, ManageError, RunError, TimedOut, UsageError};
 pub use crate::api::future::{AcquireFuture, Started};
+pub use crate::api::observer::SetObserver;
 pub use crate::api::request::{BadRequest, Request, RequestBuilder, ResolvedRequest};
 pub use crate::api::set::LimitSet;
 pub use crate::api::slot_handoff::LentLife;
-pub use crate::api::stats::{LimitStats, ParticipantStats, SetObserver, Stats};
-pub use crate::audit::{Audit, AuditCheck, Finding, Gravity, Repaired};
+pub use crate::api::status::{Denial, LimitStatus, Statuses};
+pub use crate::audit::{Audit, AuditCheck, Finding, Gravity};
 pub use crate::code::{Code, UnknownCode};
 pub use crate::engine::Reason;
 pub use crate::limit::Clock;
@@ -133,7 +131,11 @@ pub use crate::segment::error;
 pub use crate::segment::{
     Listed, LockStatistics, Observer, ParticipantInfo, Segment, SegmentInfo, SegmentOptions, SemaphoreState,
 };
+pub use crate::shared::admin::Pause;
+pub use crate::shared::error::{LockHolder, OnUnavailable, Unavailable};
 pub use crate::shared::interrupt::Interrupt;
+pub use crate::shared::stats::{CooldownStats, LimitStats, ParticipantStats, Stats};
+pub use crate::shared::wait::Holder;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

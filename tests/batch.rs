@@ -60,7 +60,7 @@ fn stats(set: &LimitSet) -> Stats {
     loop {
         match set.stats() {
             Ok(stats) => return stats,
-            Err(ManageError::Unavailable(why)) if matches!(*why, Unavailable::Busy { .. }) => {
+            Err(ManageError::Unavailable(why)) if matches!(*why, Unavailable::LockTimeout(_)) => {
                 std::thread::yield_now();
             }
             Err(other) => panic!("{other}"),

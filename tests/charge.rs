@@ -41,9 +41,9 @@ fn main() {
 /// By each of the ways to charge.
 fn every_way(set: &LimitSet, amounts: &[(&str, u64)]) -> [Result<Charged, AcquireError>; 3] {
     [
-        set.check_rate(amounts),
-        set.check_and_wait(amounts, Some(HOUR)),
-        pollster::block_on(set.check_and_wait_async(amounts, Some(HOUR))),
+        set.try_charge(amounts),
+        set.charge_timeout(amounts, HOUR),
+        pollster::block_on(set.charge_async(amounts, Some(HOUR))),
     ]
 }
 
@@ -66,15 +66,15 @@ fn all_or_none() {
         assert!(answer.unwrap().enforced);
     }
     assert_eq!(consumed(&set), [30, 9]);
-    let AcquireError::Denied(denial) = set.check_rate([("tokens", 1), ("bytes", 2)]).unwrap_err() else {
+    let AcquireError::Denied(denial) = set.try_charge([("tokens", 1), ("bytes", 2)]).unwrap_err() else {
         panic!("there is 1 byte left")
     };
     assert_eq!(denial.violations().map(|it| it.key).collect::<Vec<_>>(), ["bytes"]);
     assert_eq!(consumed(&set), [30, 9], "tokens neither");
     let resolved = set.request().amount("tokens", 1).amount("bytes", 1).build().unwrap();
-    set.check_rate(&resolved).unwrap();
+    set.try_charge(&resolved).unwrap();
     assert_eq!(consumed(&set), [31, 10]);
-    let unknown = set.check_rate([("beer", 1)]).unwrap_err();
+    let unknown = set.try_charge([("beer", 1)]).unwrap_err();
     assert!(matches!(unknown, AcquireError::BadRequest(BadRequest::UnknownKey { .. })), "{unknown}");
 }
 
@@ -91,9 +91,9 @@ fn come_along() {
         answer.unwrap();
     }
     assert_eq!(consumed(&set), [4, 15, 1]);
-    set.check_rate([("call_count", 7), ("tokens", 1), ("db", 0)]).unwrap();
+    set.try_charge([("call_count", 7), ("tokens", 1), ("db", 0)]).unwrap();
     assert_eq!(consumed(&set), [11, 16, 1]);
-    let nothing = set.check_rate(()).unwrap_err();
+    let nothing = set.try_charge(()).unwrap_err();
     assert!(matches!(nothing, AcquireError::BadRequest(BadRequest::Unnamed { .. })), "{nothing}");
 }
 
@@ -104,7 +104,7 @@ fn permits() {
         .in_memory()
         .unwrap();
     let resolved = set.request().amount("db", 1).build().unwrap();
-    let by_request = [set.check_rate(&resolved), set.check_and_wait(&resolved, None)];
+    let by_request = [set.try_charge(&resolved), set.charge(&resolved)];
     for answer in every_way(&set, &[("db", 1)]).into_iter().chain(by_request) {
         let error = answer.unwrap_err();
         assert!(
@@ -114,7 +114,7 @@ fn permits() {
     }
     assert_eq!(consumed(&set), [0, 0], "nothing was charged");
     // One that came along because nobody named it is left alone.
-    set.check_rate(&set.request().build().unwrap()).unwrap();
+    set.try_charge(&set.request().build().unwrap()).unwrap();
     assert_eq!(consumed(&set), [1, 0]);
 }
 
@@ -155,11 +155,11 @@ fn never() {
 
 fn too_late() {
     let set = two_rates();
-    set.check_rate([("bytes", 10)]).unwrap();
-    let time = Some(Duration::from_millis(2));
+    set.try_charge([("bytes", 10)]).unwrap();
+    let time = Duration::from_millis(2);
     let late = [
-        set.check_and_wait([("tokens", 1), ("bytes", 1)], time),
-        pollster::block_on(set.check_and_wait_async([("tokens", 1), ("bytes", 1)], time)),
+        set.charge_timeout([("tokens", 1), ("bytes", 1)], time),
+        pollster::block_on(set.charge_async([("tokens", 1), ("bytes", 1)], Some(time))),
     ];
     for answer in late {
         assert!(matches!(answer, Err(AcquireError::TimedOut(_))), "{answer:?}");
@@ -169,19 +169,19 @@ fn too_late() {
 
 fn dropped() {
     let set = two_rates();
-    set.check_rate([("bytes", 10)]).unwrap();
+    set.try_charge([("bytes", 10)]).unwrap();
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let mut future = Box::pin(set.check_and_wait_async([("bytes", 1)], None));
+    let mut future = Box::pin(set.charge_async([("bytes", 1)], None));
     assert!(future.as_mut().poll(&mut context).is_pending());
     assert_eq!(set.stats().unwrap().waiters, 1);
     drop(future);
     assert_eq!(set.stats().unwrap().waiters, 0);
     // One that was granted meanwhile, and never looked.
-    let mut future = Box::pin(set.check_and_wait_async([("bytes", 1)], None));
+    let mut future = Box::pin(set.charge_async([("bytes", 1)], None));
     assert!(future.as_mut().poll(&mut context).is_pending());
     set.advance(HOUR).unwrap();
     drop(future);
-    set.check_rate([("bytes", 10)]).unwrap();
+    set.try_charge([("bytes", 10)]).unwrap();
 }
 
 fn wait_for_waiters(set: &LimitSet, count: u64) {
@@ -195,7 +195,7 @@ fn one_queue() {
     const WAITERS: u64 = 12;
     let limit = CallLimit::new(1, SECOND).algorithm(Algorithm::FixedWindow);
     let set = LimitSet::builder().limit(limit).clock(Clock::Manual).in_memory().unwrap();
-    set.check_rate(()).unwrap();
+    set.try_charge(()).unwrap();
     let (passes, passed) = mpsc::channel();
     std::thread::scope(|scope| {
         for number in 0..WAITERS {
@@ -203,9 +203,9 @@ fn one_queue() {
             scope.spawn(move || {
                 let ticket = match number % 4 {
                     0 => set.acquire(()).map(|held| held.ticket()),
-                    1 => set.check_and_wait((), None).map(|it| it.ticket),
+                    1 => set.charge(()).map(|it| it.ticket),
                     2 => pollster::block_on(set.acquire_async(())).map(|held| held.ticket()),
-                    _ => pollster::block_on(set.check_and_wait_async((), None)).map(|it| it.ticket),
+                    _ => pollster::block_on(set.charge_async((), None)).map(|it| it.ticket),
                 };
                 passes.send((number, ticket.unwrap())).unwrap();
             });
@@ -214,7 +214,7 @@ fn one_queue() {
         let mut last = 0;
         for number in 0..WAITERS {
             assert!(
-                matches!(set.check_rate(()), Err(AcquireError::Queued { ahead }) if ahead == WAITERS - number)
+                matches!(set.try_charge(()), Err(AcquireError::Queued { ahead }) if ahead == WAITERS - number)
             );
             set.advance(SECOND).unwrap();
             let (who, ticket) = passed.recv().unwrap();
@@ -229,16 +229,16 @@ fn one_queue() {
 
 fn no_overtaking() {
     let set = two_rates();
-    set.check_rate([("bytes", 5)]).unwrap();
+    set.try_charge([("bytes", 5)]).unwrap();
     std::thread::scope(|scope| {
-        let large = scope.spawn(|| set.check_and_wait([("bytes", 9)], None));
+        let large = scope.spawn(|| set.charge([("bytes", 9)]));
         wait_for_waiters(&set, 1);
         // There is room for this one, but somebody was first.
-        assert!(matches!(set.check_rate([("bytes", 1)]), Err(AcquireError::Queued { ahead: 1 })));
-        assert!(set.check_rate([("tokens", 1), ("bytes", 0)]).is_ok(), "nobody waits for tokens");
+        assert!(matches!(set.try_charge([("bytes", 1)]), Err(AcquireError::Queued { ahead: 1 })));
+        assert!(set.try_charge([("tokens", 1), ("bytes", 0)]).is_ok(), "nobody waits for tokens");
         set.advance(HOUR).unwrap();
         large.join().unwrap().unwrap();
-        set.check_rate([("bytes", 1)]).unwrap();
+        set.try_charge([("bytes", 1)]).unwrap();
     });
 }
 
@@ -279,9 +279,9 @@ fn count_windows(set: &LimitSet, mut next_pass: impl FnMut(), algorithm: Algorit
 /// Uses up what passes at once.
 fn exhausted(set: &LimitSet) {
     for _ in 0..PER_WINDOW {
-        set.check_rate([("tokens", 2)]).unwrap();
+        set.try_charge([("tokens", 2)]).unwrap();
     }
-    set.check_rate([("tokens", 2)]).unwrap_err();
+    set.try_charge([("tokens", 2)]).unwrap_err();
 }
 
 fn threads() {
@@ -292,7 +292,7 @@ fn threads() {
         std::thread::scope(|scope| {
             for _ in 0..SLEEPERS {
                 scope.spawn(|| {
-                    set.check_and_wait([("tokens", 2)], None).unwrap();
+                    set.charge([("tokens", 2)]).unwrap();
                     passes.send(()).unwrap();
                 });
             }
@@ -312,7 +312,7 @@ fn futures() {
         for _ in 0..SLEEPERS {
             let (set, passes) = (set.clone(), passes.clone());
             runtime.spawn(async move {
-                set.check_and_wait_async([("tokens", 2)], None).await.unwrap();
+                set.charge_async([("tokens", 2)], None).await.unwrap();
                 passes.send(()).unwrap();
             });
         }
@@ -325,7 +325,7 @@ fn sleep_role(arguments: &[String]) {
     std::thread::scope(|scope| {
         for _ in 0..SLEEPERS / 4 {
             scope.spawn(|| {
-                set.check_and_wait([("tokens", 2)], None).unwrap();
+                set.charge([("tokens", 2)]).unwrap();
                 say("passed");
             });
         }

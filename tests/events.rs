@@ -435,7 +435,7 @@ fn not_enforced() {
             |set| set.try_acquire(labelled(())).unwrap().enforced(),
             |set| set.acquire(labelled(())).unwrap().enforced(),
             |set| pollster::block_on(set.acquire_async(labelled(()))).unwrap().enforced(),
-            |set| set.check_rate(labelled(())).unwrap().enforced,
+            |set| set.try_charge(labelled(())).unwrap().enforced,
         ];
         for way in ways {
             assert!(!way(&set));
@@ -470,14 +470,14 @@ fn charged() {
             .clock(Clock::Manual)
             .in_memory()
             .unwrap();
-        let ticket = set.check_rate(labelled([("tokens", 2)])).unwrap().ticket.to_string();
+        let ticket = set.try_charge(labelled([("tokens", 2)])).unwrap().ticket.to_string();
         listener.one("granted").is(Level::DEBUG, "granted", &[LABEL, ("ticket", &ticket)]);
-        let ticket = set.check_and_wait(labelled([("tokens", 2)]), None).unwrap().ticket.to_string();
+        let ticket = set.charge(labelled([("tokens", 2)])).unwrap().ticket.to_string();
         listener.one("granted").is(Level::DEBUG, "granted", &[LABEL, ("ticket", &ticket)]);
-        set.check_rate(labelled([("tokens", 2)])).unwrap_err();
+        set.try_charge(labelled([("tokens", 2)])).unwrap_err();
         let fields = [LABEL, ("limit", "tokens"), ("requested", "2"), ("available", "1")];
         listener.one("denied").is(Level::INFO, "denied", &fields);
-        set.check_and_wait(labelled([("tokens", 2)]), Some(Duration::from_millis(1))).unwrap_err();
+        set.charge_timeout(labelled([("tokens", 2)]), Duration::from_millis(1)).unwrap_err();
         listener.one("timed_out").is(Level::INFO, "timed_out", &[LABEL]);
     });
 }

@@ -77,7 +77,7 @@ fn use_it(set: &LimitSet, name: &TempName, held: &mut Acquisition) {
         let _ = more.cancel();
     }
     let _ = set.acquire_timeout([("db", 2), ("gcra", 40), ("leaky", 1)], MOMENT).map(drop);
-    let _ = set.check_rate([("fixed", 1)]);
+    let _ = set.try_charge([("fixed", 1)]);
     let _ = (held.update("db", 1), held.update("gcra", 1), held.adjust("leaky", 1));
     let _ = set.advance(Duration::from_millis(5));
     let _ = set.reconfigure([ResourceLimit::new("db", 2)]);

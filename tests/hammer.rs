@@ -213,7 +213,7 @@ fn stats(set: &LimitSet) -> Stats {
         assert_eq!(shared(set)[FAILED].load(SeqCst), 0, "a worker failed, see above");
         match set.stats() {
             Ok(stats) => return stats,
-            Err(ManageError::Unavailable(why)) if matches!(*why, Unavailable::Busy { .. }) => {
+            Err(ManageError::Unavailable(why)) if matches!(*why, Unavailable::LockTimeout(_)) => {
                 std::thread::yield_now();
             }
             Err(other) => panic!("{other}"),

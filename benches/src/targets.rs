@@ -37,7 +37,7 @@ pub fn all(results: &Results) -> Vec<Target> {
     };
     let mut targets = vec![
         time(
-            "1 rate granted (`check_rate`), shared, monotonic clock / governor's check, monotonic clock",
+            "1 rate granted (`try_charge`), shared, monotonic clock / governor's check, monotonic clock",
             "uncontended",
             "rate1/ours-charge",
             "rate1/governor",
@@ -45,7 +45,7 @@ pub fn all(results: &Results) -> Vec<Target> {
         ),
         time("the same with try + release", "uncontended", "rate1/ours", "rate1/governor", AtMost(1.0)),
         time(
-            "1 rate granted (`check_rate`), shared, coarse clock / governor's check, fast clock",
+            "1 rate granted (`try_charge`), shared, coarse clock / governor's check, fast clock",
             "uncontended",
             "rate1/ours-charge-coarse",
             "rate1/governor-fast",

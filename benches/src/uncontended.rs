@@ -29,10 +29,10 @@ fn one_rate(redis: &Result<Rc<Server>, String>) -> Group<Row> {
     let (ratelimit, leaky) = (ratelimit::Bucket::plenty(), leaky::Bucket::plenty());
     let limitador = limitador::Limits::new(1, u64::MAX / 2);
     let mut rows = vec![
-        charge("rate1/ours-charge", "limitset, `check_rate`", Clock::Monotonic),
+        charge("rate1/ours-charge", "limitset, `try_charge`", Clock::Monotonic),
         take("rate1/ours", "limitset, try + release", vec![ours::call()], Clock::Monotonic),
         take_owned("rate1/ours-owned", vec![ours::call()]),
-        charge("rate1/ours-charge-coarse", "limitset, `check_rate`, coarse clock", Clock::Coarse),
+        charge("rate1/ours-charge-coarse", "limitset, `try_charge`, coarse clock", Clock::Coarse),
         take("rate1/ours-coarse", "limitset, try + release, coarse clock", vec![ours::call()], Clock::Coarse),
         Row::rival("rate1/governor", "governor, monotonic clock", move || exact.granted())
             .note("one process only"),
@@ -178,7 +178,7 @@ fn take_owned(key: &'static str, limits: Vec<Limit>) -> Row {
 fn charge(key: &'static str, name: &str, clock: Clock) -> Row {
     let temp = TempSet::new(vec![ours::call()], clock);
     let request = ours::one_of_each(&temp.set);
-    let op = move || _ = temp.set.check_rate(&request).expect("granted");
+    let op = move || _ = temp.set.try_charge(&request).expect("granted");
     Row::ours(key, name, op).note("charges, holds nothing: the work of `governor`'s check")
 }
 

@@ -2,15 +2,25 @@
 
 use std::time::Duration;
 
-use crate::api::error::{ManageError, Unavailable};
+use crate::api::error::ManageError;
 use crate::api::set::LimitSet;
 use crate::engine::NewNumbers;
-use crate::format::state::RuleWord;
 use crate::limit::Clock;
 use crate::limit::{Limit, validate};
 use crate::segment::error::AttachError;
-use crate::shared::events;
+use crate::shared::admin::Pause;
+use crate::shared::error::Unavailable;
 use crate::sys::clock;
+
+/// What a repair did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Repaired {
+    /// Permits of the dead that were returned.
+    pub returned_permits: u64,
+    /// Totals of permits that were less than what their holders have, by key: what they were, and are now.
+    pub raised_totals: Vec<(String, u64, u64)>,
+}
 
 impl LimitSet {
     /// Changes numbers of limits in place, all of them at one instant, for every process from its next request on.
@@ -36,10 +46,8 @@ impl LimitSet {
         limits: impl IntoIterator<Item = L>,
     ) -> Result<(), ManageError> {
         let limits: Vec<Limit> = limits.into_iter().map(Into::into).collect();
-        let numbers = self.numbers(&limits)?;
-        self.locked(|engine, guard, now| engine.reconfigure(guard, &numbers, now))?;
-        events::reconfigured(self, numbers.len());
-        Ok(())
+        let numbers = numbers(self, &limits)?;
+        Ok(self.shared().reconfigure(&numbers)?)
     }
 
     /// Makes every rate as if nobody had used it, and forgives debt. Permits stay with their holders.
@@ -48,7 +56,7 @@ impl LimitSet {
     ///
     /// If the set cannot be asked.
     pub fn reset(&self) -> Result<(), ManageError> {
-        Ok(self.locked(|engine, guard, now| engine.reset(guard, now))?)
+        Ok(self.shared().reset()?)
     }
 
     /// Moves a [manual clock](Clock::Manual) on, for every process.
@@ -60,7 +68,7 @@ impl LimitSet {
         if self.clock() != Clock::Manual {
             return Err(ManageError::ClockMovesItself { found: self.clock().name() });
         }
-        Ok(self.locked(|engine, guard, _| engine.advance(guard, clock::nanos(by)))?)
+        Ok(self.shared().advance(clock::nanos(by))?)
     }
 
     /// Returns at once what the dead still hold, instead of when somebody misses it; gives the number of permits.
@@ -69,69 +77,100 @@ impl LimitSet {
     ///
     /// If the set cannot be asked.
     pub fn reap(&self) -> Result<u64, ManageError> {
-        Ok(self.sweep()?.permits)
+        Ok(self.shared().sweep()?.permits)
     }
 
-    /// The numbers of limits that are to be changed, if they are all that is.
-    fn numbers(&self, limits: &[Limit]) -> Result<Vec<NewNumbers>, ManageError> {
-        validate(limits)?;
-        let mut numbers = Vec::new();
-        for limit in limits {
-            let index = self.keys().find(limit.name()).map_err(|unknown| match unknown {
-                crate::BadRequest::UnknownKey { key, known } => ManageError::UnknownKey { key, known },
-                other => ManageError::UnknownKey { key: limit.name().to_owned(), known: other.to_string() },
-            })?;
-            let declared = self.limits().get(index);
-            if let Some(found) = declared.filter(|declared| !declared.is_same_kind_as(limit)) {
-                let (found, wanted) = (found.to_string(), limit.to_string());
-                return Err(ManageError::NotNumbers { found, wanted });
-            }
-            let rule = limit.rule(0);
-            numbers.push(NewNumbers {
-                limit: index,
-                capacity: limit.capacity(),
-                window_nanos: rule.map_or(0, |rule| rule.window_nanos()),
-                burst: rule.map_or(0, |rule| rule.burst()),
-            });
-        }
-        Ok(numbers)
+    /// Pauses the set by hand, in every process, for at least so long: nothing is acquired, whatever the limits say. A
+    /// pause that lasts longer already stays as it is. Who waits sleeps through it; it is followed by the slow start of
+    /// the set's [`Cooldown`](crate::Cooldown). It makes no later pause longer.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use limitset::{AcquireError, CallLimit, LimitSet};
+    ///
+    /// let limits = LimitSet::builder().limit(CallLimit::per_minute(60)).in_memory()?;
+    /// limits.pause(Duration::from_secs(30))?;
+    /// assert!(matches!(limits.try_acquire(()), Err(AcquireError::CoolingDown { .. })));
+    /// assert!(limits.resume()?);
+    /// limits.try_acquire(())?.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the set cannot be asked.
+    pub fn pause(&self, time: Duration) -> Result<Pause, ManageError> {
+        Ok(self.shared().pause(clock::nanos(time))?)
     }
 
-    /// Gives the set the numbers of these limits where it has others.
-    pub(crate) fn take_over_numbers(&self, limits: &[Limit]) -> Result<(), ManageError> {
-        let mut numbers = self.numbers(limits)?;
-        self.locked(|engine, guard, now| {
-            let map = engine.table.map;
-            let has = |limit, word| guard.get(map.rule(limit, word));
-            let mut new = Vec::new();
-            for it in numbers.drain(..) {
-                let current = (
-                    has(it.limit, RuleWord::Capacity)?,
-                    has(it.limit, RuleWord::WindowNanos)?,
-                    has(it.limit, RuleWord::Burst)?,
-                );
-                if current != (it.capacity, it.window_nanos, it.burst) {
-                    new.push(it);
-                }
-            }
-            if new.is_empty() { Ok(()) } else { engine.reconfigure(guard, &new, now) }
+    /// Ends a pause before its time; admissions begin with the slow start. In a slow start, ends the gap that lasts. False
+    /// if the set admits somebody anyway. The next pause is as short as a first one.
+    ///
+    /// # Errors
+    ///
+    /// If the set cannot be asked.
+    pub fn resume(&self) -> Result<bool, ManageError> {
+        Ok(self.shared().resume()?)
+    }
+
+    /// Repairs what can be repaired while other processes use the set: returns what dead participants hold, and raises
+    /// totals of permits that are less than what their holders have, so that the set never grants too much. It lowers
+    /// nothing: only a process that attaches while no other is attached does that; it also clears the wait queue, and
+    /// resets rates that make no sense.
+    ///
+    /// # Errors
+    ///
+    /// If the set cannot be asked.
+    pub fn repair(&self) -> Result<Repaired, ManageError> {
+        let returned_permits = self.reap()?;
+        let raised = self.shared().raise_totals()?.into_iter();
+        let raised = raised.map(|it| (self.keys().name(it.limit).to_owned(), it.found, it.held));
+        Ok(Repaired { returned_permits, raised_totals: raised.collect() })
+    }
+}
+
+/// The new parameters of these limits, if nothing else would change.
+fn numbers(set: &LimitSet, limits: &[Limit]) -> Result<Vec<NewNumbers>, ManageError> {
+    validate(limits)?;
+    let mut numbers = Vec::new();
+    for limit in limits {
+        let index = set.keys().find(limit.name()).ok_or_else(|| ManageError::UnknownKey {
+            key: limit.name().to_owned(),
+            known: set.keys().listed(),
         })?;
-        Ok(())
-    }
-
-    /// What trouble while opening is called.
-    pub(crate) fn attach_error(&self, error: ManageError) -> AttachError {
-        let path = self.segment().view().path();
-        match error {
-            ManageError::Unavailable(why) => match *why {
-                Unavailable::Busy { .. } => {
-                    AttachError::Busy { path, waited: Duration::from_nanos(self.segment().patience()) }
-                }
-                Unavailable::Damaged(what) => AttachError::Damaged { path, what },
-                Unavailable::Enrol(error) => error,
-            },
-            ManageError::NotShared => AttachError::NotShared,
-            _ => AttachError::Removed { path },
+        let declared = set.limits().get(index);
+        if let Some(found) = declared.filter(|declared| !declared.is_same_kind_as(limit)) {
+            let (found, wanted) = (found.to_string(), limit.to_string());
+            return Err(ManageError::NotNumbers { found, wanted });
         }
+        let rule = limit.rule(0);
+        numbers.push(NewNumbers {
+            limit: index,
+            capacity: limit.capacity(),
+            window_nanos: rule.map_or(0, |rule| rule.window_nanos()),
+            burst: rule.map_or(0, |rule| rule.burst()),
+        });
+    }
+    Ok(numbers)
+}
+
+/// Gives the set the numbers of these limits where it has others.
+pub(crate) fn take_over_numbers(set: &LimitSet, limits: &[Limit]) -> Result<(), ManageError> {
+    Ok(set.shared().take_over_numbers(&numbers(set, limits)?)?)
+}
+
+/// The error of an opening that failed while it changed parameters.
+pub(crate) fn attach_error(set: &LimitSet, error: ManageError) -> AttachError {
+    let path = set.segment().view().path();
+    match error {
+        ManageError::Unavailable(why) => match *why {
+            Unavailable::LockTimeout(_) => {
+                AttachError::Busy { path, waited: Duration::from_nanos(set.shared().lock_timeout()) }
+            }
+            Unavailable::Damaged(what) => AttachError::Damaged { path, what },
+            Unavailable::Enrol(error) => error,
+        },
+        ManageError::NotShared => AttachError::NotShared,
+        _ => AttachError::Removed { path },
     }
 }

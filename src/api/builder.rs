@@ -6,25 +6,16 @@ use thiserror::Error;
 
 use crate::code::Code;
 
+use crate::api::admin;
+use crate::api::observer::SetObserver;
 use crate::api::set::LimitSet;
-use crate::api::stats::SetObserver;
 use crate::limit::Clock;
 use crate::limit::{
     BadLimit, BadSetting, Cooldown, Definition, Differs, Limit, Order, QueueOptions, config_fits, validate,
 };
 use crate::segment::error::{AttachError, CreateError};
 use crate::segment::{Segment, SegmentOptions};
-
-/// What to do when a set cannot be asked: its lock is held by a stopped process, its memory is damaged, or this
-/// process cannot enrol after a fork. Not for [`Removed`](crate::AcquireError::Removed), which is somebody's wish.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum OnUnavailable {
-    /// Answer [`Unavailable`](crate::AcquireError::Unavailable).
-    #[default]
-    Deny,
-    /// Let requests pass, marked as [not enforced](crate::Acquisition::enforced) and counted.
-    Allow,
-}
+use crate::shared::error::OnUnavailable;
 
 /// What to do when a set exists and was declared otherwise than this program declares it. Other keys, kinds or
 /// algorithms are an error in any case.
@@ -263,13 +254,13 @@ impl LimitSetBuilder {
     /// Settles what differs between the set that is there and the one described.
     fn agree(&self, set: &LimitSet, options: &SegmentOptions) -> Result<(), OpenError> {
         let segment: &Segment = set.segment();
-        let difference = set.declared().difference(&self.definition()).map(|it| it.what);
+        let difference = set.shared().definition().difference(&self.definition()).map(|it| it.what);
         match (self.on_difference, difference) {
             (OnDifference::KeepCurrent, None | Some(Differs::Config | Differs::Numbers)) => return Ok(()),
             (OnDifference::Reconfigure, None | Some(Differs::Numbers)) => {
                 segment.same_shape(&options.shape)?;
-                set.take_over_numbers(&self.definition.limits)
-                    .map_err(|trouble| set.attach_error(trouble))?;
+                let taken_over = admin::take_over_numbers(set, &self.definition.limits);
+                taken_over.map_err(|error| admin::attach_error(set, error))?;
             }
             _ => {
                 segment.same_definition(&options.shape)?;

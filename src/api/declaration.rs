@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::api::stats::SetObserver;
+use crate::api::observer::SetObserver;
 use crate::limit::Clock;
 use crate::limit::{Cooldown, Limit, Order, QueueOptions};
 

@@ -7,141 +7,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::api::acquisition::Acquisition;
-use crate::api::error::{AcquireError, RunError};
-use crate::api::request::{BadRequest, Request};
+use crate::api::error::AcquireError;
+use crate::api::ladder::{Joined, Ladder};
+use crate::api::request::BadRequest;
 use crate::api::set::LimitSet;
 use crate::engine::Wants;
-use crate::shared::events;
+use crate::shared::acquire::Ask;
+use crate::shared::error::SetError;
 use crate::shared::helper_thread::{self, Sleep, Ticket};
-use crate::shared::wait::{Ask, Joined, Waiting};
-use crate::sys::{clock, fork};
-
-impl LimitSet {
-    /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
-    /// process, started when it is first needed, wakes whoever's turn it is.
-    ///
-    /// Dropping the future leaves the queue and gives back what was granted meanwhile.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use limitset::{AcquireError, LimitSet, ResourceLimit};
-    ///
-    /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
-    /// #     let mut future = std::pin::pin!(future);
-    /// #     struct Unpark(std::thread::Thread);
-    /// #     impl std::task::Wake for Unpark {
-    /// #         fn wake(self: std::sync::Arc<Self>) { self.0.unpark(); }
-    /// #     }
-    /// #     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
-    /// #     let mut context = std::task::Context::from_waker(&waker);
-    /// #     loop {
-    /// #         if let std::task::Poll::Ready(it) = future.as_mut().poll(&mut context) { return it; }
-    /// #         std::thread::park();
-    /// #     }
-    /// # }
-    /// # block_on(async {
-    /// let limits = LimitSet::builder().limit(ResourceLimit::new("connections", 1)).in_memory()?;
-    /// let held = limits.acquire_async(()).await?;
-    /// let late = limits.acquire_async(()).timeout(Duration::from_millis(5)).await;
-    /// assert!(matches!(late, Err(AcquireError::TimedOut(_))));
-    /// held.release()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # }).unwrap();
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As `acquire`, when polled.
-    pub fn acquire_async<'r>(&self, request: impl Into<Request<'r>>) -> AcquireFuture {
-        let request = request.into();
-        let mut scratch = Wants::none();
-        let wants = self.keys().wants(&request, &mut scratch).cloned();
-        self.future(wants, u64::MAX, request.name())
-    }
-
-    /// Acquires what is asked for if the limits allow it now, and joins the queue if not: what is granted at once costs
-    /// no future. For callers that wait in their own way, such as bindings of other languages. Time begins now.
-    ///
-    /// ```
-    /// use limitset::{LimitSet, ResourceLimit, Started};
-    ///
-    /// let limits = LimitSet::builder().limit(ResourceLimit::new("connections", 1)).in_memory()?;
-    /// let Started::Granted(held) = limits.start_acquire((), None)? else { panic!("there is one") };
-    /// let Started::Waiting(future) = limits.start_acquire((), None)? else { panic!("there is no other") };
-    /// drop(future); // leaves the queue
-    /// # held.release()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// As [`acquire`](Self::acquire), if waiting is of no use.
-    #[inline]
-    pub fn start_acquire<'r>(
-        &self,
-        request: impl Into<Request<'r>>,
-        timeout: Option<Duration>,
-    ) -> Result<Started, AcquireError> {
-        let request = request.into();
-        let mut scratch = Wants::none();
-        let wants = self.keys().wants(&request, &mut scratch)?;
-        let ask = Ask { wants, owing: u64::MAX, label: request.name() };
-        // Waiting for the lock counts, too.
-        let since = timeout.map(|_| clock::monotonic());
-        match self.enter_at_once(wants, u64::MAX, self.first_patience(timeout)) {
-            Ok(Some(granted)) => {
-                events::granted(self, ask.label, granted.ticket);
-                Ok(Started::Granted(ask.acquisition(self, &granted)))
-            }
-            Ok(None) => self.start_waiting(&ask, timeout, since),
-            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
-        }
-    }
-
-    #[cold]
-    fn start_waiting(
-        &self,
-        ask: &Ask<'_>,
-        timeout: Option<Duration>,
-        since: Option<u64>,
-    ) -> Result<Started, AcquireError> {
-        match self.join(ask, timeout, since, true) {
-            Ok(Ok(Joined::Granted(acquisition))) => Ok(Started::Granted(acquisition)),
-            Ok(Ok(Joined::Waiting(waiting))) => {
-                let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);
-                future.timeout = timeout;
-                future.state = State::Waiting { waiting, ticket: None, epoch: fork::epoch() };
-                Ok(Started::Waiting(Box::new(future)))
-            }
-            Ok(Err(refusal)) => Err(refusal),
-            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
-        }
-    }
-
-    pub(crate) fn future(
-        &self,
-        wants: Result<Wants, BadRequest>,
-        owing: u64,
-        label: Option<&str>,
-    ) -> AcquireFuture {
-        let label = label.map(Into::into);
-        AcquireFuture { set: self.clone(), wants, owing, label, timeout: None, state: State::New }
-    }
-
-    /// As [`run`](Self::run), for a body that awaits. Dropping the future cancels the acquisition.
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Acquire`] if nothing was acquired, [`RunError::Body`] if `body` failed.
-    pub async fn run_async<'r, T, E>(
-        &self,
-        request: impl Into<Request<'r>>,
-        body: impl AsyncFnOnce(&mut Acquisition) -> Result<T, E>,
-    ) -> Result<T, RunError<E>> {
-        let acquire = self.acquire_async(request);
-        acquire.await?.run_async(body).await
-    }
-}
+use crate::shared::wait::Waiter;
+use crate::sys::fork;
 
 /// What came of [`LimitSet::start_acquire`].
 #[derive(Debug)]
@@ -166,7 +41,7 @@ pub struct AcquireFuture {
 enum State {
     New,
     Waiting {
-        waiting: Waiting,
+        waiter: Waiter,
         /// Where the helper knows it by; gone once it has been woken. None before it is polled.
         ticket: Option<Ticket>,
         /// The process that it belongs to.
@@ -176,6 +51,24 @@ enum State {
 }
 
 impl AcquireFuture {
+    /// A future that asks when it is first polled.
+    pub(crate) fn new(
+        set: LimitSet,
+        wants: Result<Wants, BadRequest>,
+        owing: u64,
+        label: Option<&str>,
+    ) -> Self {
+        Self { set, wants, owing, label: label.map(Into::into), timeout: None, state: State::New }
+    }
+
+    /// A future that waits already.
+    pub(crate) fn waiting(set: LimitSet, ask: &Ask<'_>, timeout: Option<Duration>, waiter: Waiter) -> Self {
+        let mut future = Self::new(set, Ok(ask.wants.clone()), ask.owing, ask.label);
+        future.timeout = timeout;
+        future.state = State::Waiting { waiter, ticket: None, epoch: fork::epoch() };
+        future
+    }
+
     /// Gives up with [`AcquireError::TimedOut`] this long after the first poll.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
@@ -192,48 +85,55 @@ impl AcquireFuture {
             Ok(ask) => ask,
             Err(bad) => return Poll::Ready(Err(bad.clone().into())),
         };
-        let waiting = match self.set.join(&ask, self.timeout, None, true) {
-            Ok(Ok(Joined::Granted(acquisition))) => return Poll::Ready(Ok(acquisition)),
-            Ok(Ok(Joined::Waiting(waiting))) => waiting,
-            Ok(Err(refusal)) => return Poll::Ready(Err(refusal)),
-            Err(trouble) => return Poll::Ready(self.set.on_trouble(trouble, ask.label)),
+        let waiter = match Ladder::new(self.set.shared(), &ask).join(self.timeout, None, true) {
+            Ok(Joined::Admitted(admission)) => {
+                return Poll::Ready(Ok(admission.hold(self.set.clone(), &ask)));
+            }
+            Ok(Joined::Waiting(waiter)) => waiter,
+            Err(refusal) => return Poll::Ready(Err(refusal)),
         };
-        match helper_thread::watch(&self.set, Sleep::of(&waiting), context.waker()) {
+        match helper_thread::watch(self.set.shared(), Sleep::of(&waiter), context.waker()) {
             Ok(ticket) => {
-                self.state = State::Waiting { waiting, ticket: Some(ticket), epoch: fork::epoch() };
+                self.state = State::Waiting { waiter, ticket: Some(ticket), epoch: fork::epoch() };
                 Poll::Pending
             }
-            Err(trouble) => {
-                waiting.abandon(&self.set, &ask);
-                Poll::Ready(self.set.on_trouble(trouble, ask.label))
+            Err(error) => {
+                waiter.leave(self.set.shared(), &ask);
+                Poll::Ready(self.unavailable(error, &ask))
             }
         }
     }
 
+    fn unavailable(&self, error: SetError, ask: &Ask<'_>) -> Result<Acquisition, AcquireError> {
+        Ok(Ladder::new(self.set.shared(), ask).unavailable(error)?.hold(self.set.clone(), ask))
+    }
+
     fn resume(&mut self, context: &Context<'_>) -> Poll<Result<Acquisition, AcquireError>> {
-        let (State::Waiting { waiting, ticket, .. }, Ok(wants)) = (&mut self.state, &self.wants) else {
+        let (State::Waiting { waiter, ticket, .. }, Ok(wants)) = (&mut self.state, &self.wants) else {
             return Poll::Pending;
         };
         let ask = Ask { wants, owing: self.owing, label: self.label.as_deref() };
-        if ticket.is_some_and(|ticket| helper_thread::is_asleep(&self.set, &ticket, context.waker())) {
+        if ticket.is_some_and(|ticket| helper_thread::is_asleep(self.set.shared(), &ticket, context.waker()))
+        {
             return Poll::Pending;
         }
-        match waiting.look(&self.set, &ask, false) {
-            Some(answer) => {
+        if let Some(answer) = Ladder::new(self.set.shared(), &ask).poll(waiter, false) {
+            let answer = answer.map(|admission| admission.hold(self.set.clone(), &ask));
+            self.state = State::Over;
+            return Poll::Ready(answer);
+        }
+        match helper_thread::watch(self.set.shared(), Sleep::of(waiter), context.waker()) {
+            Ok(new) => {
+                *ticket = Some(new);
+                Poll::Pending
+            }
+            Err(error) => {
+                waiter.leave(self.set.shared(), &ask);
+                let answer = Ladder::new(self.set.shared(), &ask).unavailable(error);
+                let answer = answer.map(|admission| admission.hold(self.set.clone(), &ask));
                 self.state = State::Over;
                 Poll::Ready(answer)
             }
-            None => match helper_thread::watch(&self.set, Sleep::of(waiting), context.waker()) {
-                Ok(new) => {
-                    *ticket = Some(new);
-                    Poll::Pending
-                }
-                Err(trouble) => {
-                    waiting.abandon(&self.set, &ask);
-                    self.state = State::Over;
-                    Poll::Ready(self.set.on_trouble(trouble, ask.label))
-                }
-            },
         }
     }
 }
@@ -261,13 +161,13 @@ impl Future for AcquireFuture {
 
 impl Drop for AcquireFuture {
     fn drop(&mut self) {
-        if let (State::Waiting { waiting, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
+        if let (State::Waiting { waiter, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
             && *epoch == fork::epoch()
         {
             if let Some(ticket) = ticket {
                 helper_thread::forget(ticket);
             }
-            waiting.abandon(&self.set, &ask);
+            waiter.leave(self.set.shared(), &ask);
         }
     }
 }

@@ -9,8 +9,9 @@ use smallvec::SmallVec;
 use thiserror::Error;
 
 use crate::code::Code;
-use crate::engine::{Table, Wants};
+use crate::engine::Wants;
 use crate::limit::Limit;
+use crate::shared::keys::Keys;
 
 /// Amounts by key, and a label. Usually made by [`From`], right in the call:
 ///
@@ -222,37 +223,11 @@ impl BadRequest {
     }
 }
 
-/// The keys of a set's limits, and what stands behind them.
-#[derive(Debug)]
-pub(crate) struct Keys {
-    pub(crate) limits: Vec<Limit>,
-    /// Their names again, to be handed out without a copy.
-    names: Vec<Arc<str>>,
-    pub(crate) table: Table,
-}
-
 impl Keys {
-    pub(crate) fn new(limits: &[Limit], table: Table) -> Self {
-        let names = limits.iter().map(|limit| limit.name().into()).collect();
-        Self { limits: limits.to_vec(), names, table }
-    }
-
-    pub(crate) fn shared_name(&self, limit: usize) -> Arc<str> {
-        self.names.get(limit).cloned().unwrap_or_default()
-    }
-
-    pub(crate) fn name(&self, limit: usize) -> &str {
-        self.limits.get(limit).map_or("", Limit::name)
-    }
-
-    pub(crate) fn find(&self, key: &str) -> Result<usize, BadRequest> {
-        self.limits.iter().position(|limit| limit.name() == key).ok_or_else(|| BadRequest::UnknownKey {
-            key: key.to_owned(),
-            known: match self.limits.as_slice() {
-                [] => "none".to_owned(),
-                limits => limits.iter().map(Limit::name).collect::<Vec<_>>().join(", "),
-            },
-        })
+    /// The number of the limit with this name.
+    pub(crate) fn limit(&self, key: &str) -> Result<usize, BadRequest> {
+        let found = self.find(key);
+        found.ok_or_else(|| BadRequest::UnknownKey { key: key.to_owned(), known: self.listed() })
     }
 
     /// What a request wants; `scratch` is where it is put unless it was resolved before.
@@ -318,7 +293,7 @@ impl Keys {
     fn named<'k>(&self, amounts: impl Iterator<Item = (&'k str, u64)>) -> Result<Wants, BadRequest> {
         let mut wants = Wants::none();
         for (key, amount) in amounts {
-            if !wants.set(self.find(key)?, amount) {
+            if !wants.set(self.limit(key)?, amount) {
                 return Err(BadRequest::KeyTwice { key: key.to_owned() });
             }
         }

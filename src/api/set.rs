@@ -1,26 +1,25 @@
 //! Acquire: the set of limits itself.
 
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
-use crate::api::acquisition::Acquisition;
-use crate::api::builder::{LimitSetBuilder, OnUnavailable};
-use crate::api::error::{AcquireError, ManageError, Statuses, Trouble};
-use crate::api::request::{Keys, Request, RequestBuilder};
-use crate::api::stats::{SetObserver, Stats};
-use crate::engine::{Engine, Standing, Wants};
-use crate::format::state::StateMap;
-use crate::limit::Clock;
-use crate::limit::{Definition, Limit, Order};
+use crate::api::builder::LimitSetBuilder;
+use crate::api::error::{AcquireError, ManageError};
+use crate::api::ladder::cooling_down;
+use crate::api::observer::SetObserver;
+use crate::api::request::{Request, RequestBuilder};
+use crate::api::status::Statuses;
+use crate::engine::{Engine, Wants};
+use crate::limit::{Clock, Limit};
 use crate::segment::Segment;
 use crate::segment::error::AttachError;
-use crate::shared::bound::BoundEngine;
-use crate::shared::events;
-use crate::shared::ops::{attach_trouble, sync_trouble};
+use crate::shared::SharedSet;
+use crate::shared::acquire::Checked;
+use crate::shared::error::OnUnavailable;
+use crate::shared::keys::Keys;
+use crate::shared::stats::Stats;
 use crate::sys::machine::Machine;
 
 /// Limits that are acquired together, all or none, by every process that opens the same name.
@@ -47,14 +46,7 @@ use crate::sys::machine::Machine;
 /// ```
 #[derive(Clone)]
 pub struct LimitSet {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
-    bound: BoundEngine,
-    definition: Arc<Definition>,
-    clock: Clock,
-    on_unavailable: OnUnavailable,
+    shared: Arc<SharedSet>,
 }
 
 impl LimitSet {
@@ -82,101 +74,7 @@ impl LimitSet {
     }
 
     pub(crate) fn new(segment: Segment, on_unavailable: OnUnavailable) -> Result<Self, AttachError> {
-        let view = segment.view();
-        let definition = view.definition.clone().ok_or_else(|| AttachError::NotASet { path: view.path() })?;
-        let clock = view.checked.clock;
-        let keys = Arc::new(Keys::new(&definition.limits, view.table()));
-        let bound = BoundEngine::new(segment, keys)?;
-        Ok(Self { inner: Arc::new(Inner { bound, definition, clock, on_unavailable }) })
-    }
-
-    /// Acquires what is asked for if the limits allow it now; see [`Request`] for what can be asked.
-    ///
-    /// Never waits for a limit. For the set's lock, which is held for less than a microsecond at a time, it waits as
-    /// long as the segment's [`patience`](crate::SegmentOptions::patience).
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] says what is in the way; nothing was charged then.
-    pub fn try_acquire<'r>(&self, request: impl Into<Request<'r>>) -> Result<Acquisition, AcquireError> {
-        self.try_request(&request.into(), Self::clone)
-    }
-
-    /// As [`try_acquire`](Self::try_acquire), for what ends before the set goes: it saves counting one more user of the
-    /// set, which is a good part of what an acquisition costs.
-    ///
-    /// ```
-    /// use limitset::{LimitSet, ResourceLimit};
-    ///
-    /// let limits = LimitSet::builder().limit(ResourceLimit::new("connections", 2)).in_memory()?;
-    /// let held = limits.try_acquire_ref(())?;
-    /// assert_eq!(held.charged("connections"), Some(1));
-    /// held.release()?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// The same.
-    pub fn try_acquire_ref<'s, 'r>(
-        &'s self,
-        request: impl Into<Request<'r>>,
-    ) -> Result<Acquisition<&'s Self>, AcquireError> {
-        self.try_request(&request.into(), |set| set)
-    }
-
-    fn try_request<'s, S: Borrow<Self>>(
-        &'s self,
-        request: &Request<'_>,
-        keep: impl Fn(&'s Self) -> S,
-    ) -> Result<Acquisition<S>, AcquireError> {
-        let mut scratch = Wants::none();
-        let wants = self.keys().wants(request, &mut scratch)?;
-        match self.enter_at_once(wants, u64::MAX, self.segment().patience()) {
-            Ok(Some(granted)) => {
-                events::granted(self, request.name(), granted.ticket);
-                Ok(Acquisition::new(keep(self), wants, u64::MAX, &granted))
-            }
-            Ok(None) => Ok(self.try_in_order(wants, u64::MAX, request.name())?.of(keep(self))),
-            Err(trouble) => Ok(self.on_trouble(trouble, request.name())?.of(keep(self))),
-        }
-    }
-
-    /// Asks for what cannot be had at once, as far as one can see without a look at those who wait.
-    #[cold]
-    pub(crate) fn try_in_order(
-        &self,
-        wants: &Wants,
-        owing: u64,
-        label: Option<&str>,
-    ) -> Result<Acquisition, AcquireError> {
-        match self.try_enter(wants, owing) {
-            Ok(Ok(granted)) => {
-                events::granted(self, label, granted.ticket);
-                Ok(Acquisition::new(self.clone(), wants, owing, &granted))
-            }
-            Ok(Err(refusal)) => {
-                events::refused(self, label, &refusal);
-                Err(refusal)
-            }
-            Err(trouble) => self.on_trouble(trouble, label),
-        }
-    }
-
-    /// What the set's policy makes of trouble.
-    pub(crate) fn on_trouble(
-        &self,
-        trouble: Trouble,
-        label: Option<&str>,
-    ) -> Result<Acquisition, AcquireError> {
-        match trouble {
-            Trouble::Unavailable(why) if self.inner.on_unavailable == OnUnavailable::Allow => {
-                self.count_unenforced();
-                events::not_enforced(self, label, &why);
-                Ok(Acquisition::not_enforced(self.clone()))
-            }
-            trouble => Err(trouble.into()),
-        }
+        Ok(Self { shared: Arc::new(SharedSet::new(segment, on_unavailable)?) })
     }
 
     /// Whether [`try_acquire`](Self::try_acquire) would succeed now, and how every limit stands. Changes nothing.
@@ -188,37 +86,34 @@ impl LimitSet {
         let request = request.into();
         let mut scratch = Wants::none();
         let wants = self.keys().wants(&request, &mut scratch)?;
-        let mut may_sweep = true;
-        loop {
-            let answer = self.locked(|engine, guard, now| {
-                let mask = wants.demand();
-                let judged = engine.judge(guard, wants, now)?;
-                let is_possible = judged.iter().all(|it| it.standing != Standing::Never);
-                let in_order = self.keys().table.order == Order::Arrival;
-                let gate = if mask == 0 { None } else { engine.gate(guard, now)? };
-                let is_waited_for = in_order && engine.waited_for(guard, mask)? != 0;
-                if let Some(at) = gate.filter(|_| is_possible)
-                    && (!is_waited_for || engine.paused_until(guard, now)?.is_some())
-                {
-                    return Ok(Some(Err(self.cooling_down(at.saturating_sub(now)))));
-                }
-                if is_possible && is_waited_for {
-                    if may_sweep && self.is_time_to_sweep(engine) {
-                        return Ok(None);
-                    }
-                    return Ok(Some(Err(AcquireError::Queued { ahead: engine.ahead(guard, mask, None)? })));
-                }
-                if may_sweep && self.is_sweep_due(engine, &judged) {
-                    return Ok(None);
-                }
-                Ok(Some(Ok(self.statuses(judged, now))))
-            })?;
-            if let Some(answer) = answer {
-                return answer?.into_answer();
-            }
-            self.sweep()?;
-            may_sweep = false;
+        match self.shared.check(wants)? {
+            Checked::CoolingDown { left } => Err(cooling_down(&self.shared, left)),
+            Checked::Queued { ahead } => Err(AcquireError::Queued { ahead }),
+            Checked::Judged(judgement) => Statuses::new(&self.shared, judgement).into_answer(),
         }
+    }
+
+    /// The status of every limit to a request now. Unlike [`check`](Self::check), this is not an answer to the request: it
+    /// is the same whether other requests wait or the set pauses, and whether the request fits or not. Changes nothing.
+    ///
+    /// ```
+    /// use limitset::{CallLimit, LimitSet};
+    ///
+    /// let limits = LimitSet::builder().limit(CallLimit::per_minute(2)).in_memory()?;
+    /// limits.pause(std::time::Duration::from_secs(9))?;
+    /// assert!(limits.check(()).is_err());
+    /// assert_eq!(limits.status(())?.get("call_count").unwrap().available, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the request makes no sense to the set, or the set cannot be asked.
+    pub fn status<'r>(&self, request: impl Into<Request<'r>>) -> Result<Statuses, AcquireError> {
+        let request = request.into();
+        let mut scratch = Wants::none();
+        let wants = self.keys().wants(&request, &mut scratch)?;
+        Ok(Statuses::new(&self.shared, self.shared.status(wants)?))
     }
 
     /// Resolves a request beforehand; see [`Request`].
@@ -232,29 +127,28 @@ impl LimitSet {
     ///
     /// If the set cannot be read.
     pub fn stats(&self) -> Result<Stats, ManageError> {
-        self.segment().participant().map_err(attach_trouble)?;
-        Stats::read(self.segment().view(), self.keys()).map_err(|error| sync_trouble(error).into())
+        Ok(self.shared.stats()?)
     }
 
     /// The limits as they were declared, in order. What was changed live is in [`stats`](Self::stats).
     pub fn limits(&self) -> &[Limit] {
-        &self.inner.definition.limits
+        &self.shared.definition().limits
     }
 
     /// The config map of the set.
     pub fn config(&self) -> &BTreeMap<String, String> {
-        &self.inner.definition.config
+        &self.shared.definition().config
     }
 
     /// The clock of the set.
     pub fn clock(&self) -> Clock {
-        self.inner.clock
+        self.shared.clock()
     }
 
     /// The segment that the set lives in.
     #[inline]
     pub fn segment(&self) -> &Segment {
-        self.inner.bound.segment()
+        self.shared.segment()
     }
 
     /// Removes the set: every request to it, by whomever, answers [`Removed`](AcquireError::Removed) from now on, and
@@ -270,38 +164,17 @@ impl LimitSet {
     /// The set's words and what they mean. For model checks and crash tests; not covered by semantic versioning.
     #[doc(hidden)]
     pub fn parts(&self) -> Result<Engine<'_, Machine>, AttachError> {
-        Ok(*self.engine())
+        Ok(*self.shared.engine())
     }
 
-    /// Whether the two are clones of one another.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
-    }
-
-    /// Whether the two are the same set, be it opened once or twice.
-    pub(crate) fn is_same_segment(&self, other: &Self) -> bool {
-        let instance = |set: &Self| set.segment().view().checked.header.instance;
-        instance(self) == instance(other)
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<SharedSet> {
+        &self.shared
     }
 
     #[inline]
     pub(crate) fn keys(&self) -> &Arc<Keys> {
-        self.inner.bound.keys()
-    }
-
-    pub(crate) fn declared(&self) -> &Definition {
-        &self.inner.definition
-    }
-
-    #[inline]
-    pub(crate) fn engine(&self) -> &Engine<'_, Machine> {
-        self.inner.bound.engine()
-    }
-
-    fn count_unenforced(&self) {
-        if let Some(word) = self.engine().block.words.get(StateMap::UNENFORCED) {
-            word.fetch_add(1, Relaxed);
-        }
+        self.shared.keys()
     }
 }
 

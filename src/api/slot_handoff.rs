@@ -20,7 +20,7 @@ use nix::sys::signal::{SigSet, Signal};
 use crate::api::acquisition::Acquisition;
 use crate::api::error::UsageError;
 use crate::segment::{Inner, Segment};
-use crate::shared::ops::attach_trouble;
+use crate::shared::error::SetError;
 use crate::sys::{fork, ofd, process};
 
 impl Segment {
@@ -131,8 +131,8 @@ impl LentLife {
         held.abandon();
         ofd::unlock(self.life.as_raw_fd(), 0, 0);
         self.inner.leave(descriptors);
-        set.segment().participant().map_err(attach_trouble)?;
-        set.sweep()?;
+        set.segment().participant().map_err(SetError::from)?;
+        set.shared().sweep()?;
         Ok(())
     }
 }

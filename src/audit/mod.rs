@@ -6,7 +6,6 @@
 //! limits     numbers, totals against holders, rates, clock, cooldown
 //! queue      who waits: lists, states, what is waited for
 //! work       items of work: lists, states, counts
-//! repair     what can be put right without risk
 //! ```
 //!
 //! What a death left behind and the next to come puts right is [`Pending`](Gravity::Pending); what no correct
@@ -14,7 +13,6 @@
 
 mod limits;
 mod queue;
-mod repair;
 mod segment;
 mod snapshot;
 #[cfg(test)]
@@ -23,7 +21,6 @@ mod work;
 
 use std::fmt;
 
-pub use self::repair::Repaired;
 use crate::segment::error::{AttachError, SyncError};
 use crate::segment::{Observer, Segment, View};
 

@@ -364,7 +364,7 @@ fn a_total_below_its_holders_is_raised_and_one_above_is_left() {
     assert_eq!(repaired.raised_totals, [("db".to_owned(), 1, 3)]);
     assert!(stage.set.segment().audit().unwrap().is_sound());
     stage.word(level).store(4, SeqCst);
-    assert_eq!(stage.set.repair().unwrap(), super::Repaired::default());
+    assert_eq!(stage.set.repair().unwrap(), crate::Repaired::default());
     assert_found(
         &stage.set.segment().audit().unwrap(),
         "totals",

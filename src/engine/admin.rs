@@ -2,7 +2,7 @@
 
 use super::Engine;
 use crate::algorithm::Rule;
-use crate::format::state::{RuleWord, StateMap};
+use crate::format::state::{LimitWord, RuleWord, StateMap};
 use crate::protocol::{Env, Fault, Guard};
 
 /// Where a manual clock stops, after 292 years: behind it a window would end before it begins.
@@ -38,6 +38,46 @@ impl<E: Env> Engine<'_, E> {
         self.stamp(&mut change, now)?;
         change.commit();
         self.rejudge(guard, now)
+    }
+
+    /// Changes those of these parameters that differ from the current ones.
+    pub fn take_over_numbers(
+        &self,
+        guard: &mut Guard<'_, E>,
+        numbers: &[NewNumbers],
+        now: u64,
+    ) -> Result<(), Fault> {
+        let mut new = Vec::new();
+        for it in numbers {
+            let has = |word| guard.get(self.table.map.rule(it.limit, word));
+            let current = (has(RuleWord::Capacity)?, has(RuleWord::WindowNanos)?, has(RuleWord::Burst)?);
+            if current != (it.capacity, it.window_nanos, it.burst) {
+                new.push(*it);
+            }
+        }
+        if new.is_empty() { Ok(()) } else { self.reconfigure(guard, &new, now) }
+    }
+
+    /// Raises totals of permits that are less than what their holders have; returns the limits, with the old total and
+    /// the new one.
+    pub fn raise_totals(&self, guard: &mut Guard<'_, E>) -> Result<Vec<(usize, u64, u64)>, Fault> {
+        let (table, holdings) = (self.table, self.holdings());
+        let mut raised = Vec::new();
+        for limit in (0..table.len()).filter(|limit| table.is_permit(*limit)) {
+            let mut held = 0u64;
+            for slot in 1..=guard.block().slots.count() {
+                held = held.saturating_add(guard.get(holdings.row(slot) + 1 + limit)?);
+            }
+            let total = table.map.limit(limit, LimitWord::Level);
+            let found = guard.get(total)?;
+            if found < held {
+                let mut change = guard.begin();
+                change.set(total, held)?;
+                change.commit();
+                raised.push((limit, found, held));
+            }
+        }
+        Ok(raised)
     }
 
     /// Changes numbers of several limits at one instant.

@@ -6,6 +6,7 @@ use super::table::{Entry, Kind};
 use super::{Engine, Wants};
 use crate::algorithm::{Settled, State, Verdict, Word};
 use crate::format::state::{LimitWord, StateMap};
+use crate::limit::Order;
 use crate::protocol::{Env, Fault, Guard, Participant, Progress, Transaction};
 
 /// How one limit stands to a request.
@@ -49,7 +50,43 @@ pub(super) struct Wish {
     pub(super) now: u64,
 }
 
+/// The decision about a request that is not charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Checked {
+    /// The set admits no request for so many nanoseconds.
+    CoolingDown {
+        /// How many.
+        left: u64,
+    },
+    /// Waiters come first.
+    Queued {
+        /// How many.
+        ahead: u64,
+    },
+    /// Neither waiters nor a pause are in the way: the limits decide.
+    Judged(Vec<Judged>),
+}
+
 impl<E: Env> Engine<'_, E> {
+    /// Decides a request without charging it.
+    pub fn check(&self, guard: &Guard<'_, E>, wants: &Wants, now: u64) -> Result<Checked, Fault> {
+        let mask = wants.demand();
+        let judged = self.judge(guard, wants, now)?;
+        let is_possible = judged.iter().all(|it| it.standing != Standing::Never);
+        let in_order = self.table.order == Order::Arrival;
+        let gate = if mask == 0 { None } else { self.gate(guard, now)? };
+        let is_waited_for = in_order && self.waited_for(guard, mask)? != 0;
+        if let Some(at) = gate.filter(|_| is_possible)
+            && (!is_waited_for || self.paused_until(guard, now)?.is_some())
+        {
+            return Ok(Checked::CoolingDown { left: at.saturating_sub(now) });
+        }
+        if is_possible && is_waited_for {
+            return Ok(Checked::Queued { ahead: self.ahead(guard, mask, None)? });
+        }
+        Ok(Checked::Judged(judged))
+    }
+
     /// Counts a refusal with the limits that were in the way.
     pub fn count_denied(&self, guard: &mut Guard<'_, E>, judged: &[Judged]) -> Result<(), Fault> {
         for (limit, judged) in judged.iter().enumerate() {

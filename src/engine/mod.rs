@@ -34,7 +34,7 @@ pub(crate) mod waiters;
 pub(crate) mod work;
 
 pub use self::admin::NewNumbers;
-pub use self::charge::{Judged, Standing};
+pub use self::charge::{Checked, Judged, Standing};
 pub use self::cooldown::{Admitted, Ending, Paused, Report, Trial};
 pub use self::demand::Wants;
 pub use self::fast_path::{AtOnce, When};

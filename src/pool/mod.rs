@@ -19,10 +19,10 @@ use crate::api::builder::OpenError;
 use crate::api::error::AcquireError;
 use crate::api::request::Request;
 use crate::api::set::LimitSet;
-use crate::api::stats::Stats;
 use crate::code::Code;
 use crate::segment::error::AttachError;
 use crate::shared::events;
+use crate::shared::stats::Stats;
 use crate::sys::clock;
 
 /// Which set of a pool is asked first.
@@ -283,7 +283,7 @@ impl LimitPool {
             Err(AcquireError::Removed) => {
                 counters.skipped.fetch_add(1, Relaxed);
                 if let Some(set) = self.sets.get(index) {
-                    events::skipped(set, index);
+                    events::skipped(set.shared(), index);
                 }
                 None
             }

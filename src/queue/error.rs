@@ -4,7 +4,8 @@ use thiserror::Error;
 
 use crate::code::Code;
 
-use crate::api::error::{ManageError, Unavailable, UsageError};
+use crate::api::error::{ManageError, UsageError};
+use crate::shared::error::{Unavailable, from_set_error};
 
 /// Why nothing was done to a [`WorkQueue`](crate::WorkQueue), or to an item of it.
 #[derive(Debug, Error)]
@@ -78,7 +79,7 @@ impl QueueError {
     }
 }
 
-crate::api::error::from_trouble!(QueueError, NotShared);
+from_set_error!(QueueError, NotShared);
 
 impl From<ManageError> for QueueError {
     fn from(error: ManageError) -> Self {

@@ -10,8 +10,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::op::{Collect, Drain, Push, Take, Wish};
-use super::wait::Looked;
+use super::op::{Collect, Drain, Op, Push, Take};
+use super::wait::Polled;
 use super::{Finished, QueueError, WorkItem, WorkQueue};
 use crate::engine::Finishes;
 use crate::protocol::NEVER;
@@ -138,7 +138,7 @@ futures! {
 /// Somebody who waits for something.
 struct Waiter<W> {
     queue: WorkQueue,
-    wish: W,
+    op: W,
     timeout: Option<Duration>,
     state: State,
 }
@@ -165,18 +165,18 @@ impl State {
     }
 }
 
-impl<W: Wish> Waiter<W> {
-    fn new(queue: &WorkQueue, wish: W) -> Self {
-        Self { queue: queue.clone(), wish, timeout: None, state: State::New }
+impl<W: Op> Waiter<W> {
+    fn new(queue: &WorkQueue, op: W) -> Self {
+        Self { queue: queue.clone(), op, timeout: None, state: State::New }
     }
 
-    fn poll(&mut self, context: &Context<'_>) -> Poll<Result<W::Got, QueueError>> {
+    fn poll(&mut self, context: &Context<'_>) -> Poll<Result<W::Output, QueueError>> {
         let deadline = match &self.state {
             State::New => self.timeout.map_or(NEVER, clock::deadline),
             State::Waiting { deadline, ticket, epoch } => {
                 // In a forked child the ticket is the parent's, and somebody has to look here, too.
                 let is_ours = *epoch == fork::epoch();
-                if is_ours && helper_thread::is_asleep(&self.queue.set, ticket, context.waker()) {
+                if is_ours && helper_thread::is_asleep(self.queue.set.shared(), ticket, context.waker()) {
                     return Poll::Pending;
                 }
                 *deadline
@@ -194,17 +194,17 @@ impl<W: Wish> Waiter<W> {
     }
 
     /// Looks; sleeps from then on if there is nothing.
-    fn look(&self, deadline: u64, context: &Context<'_>) -> Result<Result<Ticket, W::Got>, QueueError> {
-        self.wish.check(&self.queue)?;
-        let (seen, wakes_at) = match self.queue.look(&self.wish, deadline)? {
-            Looked::Here(got) => return Ok(Err(got)),
-            Looked::NotNow { seen, until } => (seen, until),
+    fn look(&self, deadline: u64, context: &Context<'_>) -> Result<Result<Ticket, W::Output>, QueueError> {
+        self.op.check(&self.queue)?;
+        let (seen, wakes_at) = match self.queue.poll(&self.op, deadline)? {
+            Polled::Ready(got) => return Ok(Err(got)),
+            Polled::Pending { seen, until } => (seen, until),
         };
         let sleep = Sleep { on: Doorbell::Work, seen, wakes_at };
-        Ok(Ok(helper_thread::watch(&self.queue.set, sleep, context.waker())?))
+        Ok(Ok(helper_thread::watch(self.queue.set.shared(), sleep, context.waker())?))
     }
 
-    fn end(&mut self, answer: Result<W::Got, QueueError>) -> Poll<Result<W::Got, QueueError>> {
+    fn end(&mut self, answer: Result<W::Output, QueueError>) -> Poll<Result<W::Output, QueueError>> {
         self.state = State::Over;
         Poll::Ready(answer)
     }

@@ -1,15 +1,16 @@
 //! An item of work that somebody has: what became of it is said once, or it goes to somebody else.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{QueueError, WorkQueue};
+use super::{QueueError, check_length};
 use crate::api::acquisition::Acquisition;
-use crate::api::cooldown::Pause;
 use crate::api::set::LimitSet;
 use crate::engine::{Collected, Lease, Part, Reason, Verdict};
 use crate::limit::GivingUp;
-use crate::shared::deferred::DROP_PATIENCE;
+use crate::shared::admin::Pause;
+use crate::shared::deferred::DROP_LOCK_TIMEOUT;
 use crate::shared::events;
 use crate::sys::{clock, fork};
 
@@ -48,9 +49,7 @@ impl Held {
     }
 
     fn read(&self, part: Part, bytes: usize) -> Result<Vec<u8>, QueueError> {
-        let engine = self.set.engine();
-        let read = engine.read_bytes(self.lease.item, part, bytes);
-        Ok(read.map_err(|fault| self.set.trouble(fault))?)
+        Ok(self.set.shared().read_item(&self.lease, part, bytes)?)
     }
 
     fn check(&self) -> Result<(), QueueError> {
@@ -63,25 +62,19 @@ impl Held {
     fn end(&mut self, verdict: Verdict, patience: u64) -> Result<(), QueueError> {
         self.check()?;
         self.is_spent = true;
-        let lease = self.lease;
-        let is_held = self.set.or_in_background_within(patience, move |set, patience| {
-            set.locked_within(patience, |engine, guard, now| engine.end_lease(guard, &lease, verdict, now))
-        })?;
+        let is_held = self.set.shared().end_lease(self.lease, verdict, patience)?;
         if is_held { Ok(()) } else { Err(QueueError::NotHeld) }
     }
 
     fn end_collecting(&mut self, what: Collected, patience: u64) -> Result<(), QueueError> {
         self.check()?;
         self.is_spent = true;
-        let lease = self.lease;
-        let is_held = self.set.or_in_background_within(patience, move |set, patience| {
-            set.locked_within(patience, |engine, guard, _| engine.end_collecting(guard, &lease, what))
-        })?;
+        let is_held = self.set.shared().end_collecting(self.lease, what, patience)?;
         if is_held { Ok(()) } else { Err(QueueError::NotHeld) }
     }
 
     fn patience(&self) -> u64 {
-        self.set.segment().patience()
+        self.set.shared().lock_timeout()
     }
 }
 
@@ -167,26 +160,15 @@ impl WorkItem {
             return Err(error);
         }
         let is_last = self.rate_limits().saturating_add(1) >= self.giving_up().rate_limits.into();
-        let (set, lease) = (self.held.set.clone(), self.held.lease);
-        let pause = if held.set().is_same(&set) {
+        let (set, lease) = (self.held.set.shared().clone(), self.held.lease);
+        let pause = if Arc::ptr_eq(held.set().shared(), &set) {
             let (charges, report) = held.into_report(retry_after)?;
             self.held.is_spent = true;
-            let pause = set.or_in_background(move |set, patience| {
-                set.locked_within(patience, |engine, guard, now| {
-                    let paused = engine.park(guard, &lease, &charges, report, now)?;
-                    Ok(paused.map(|paused| Pause::new(&paused, now)))
-                })
-            })?;
-            let pause = pause.ok_or(QueueError::NotHeld)?;
-            events::paused(&set, &pause);
-            pause
-        } else if held.set().is_same_segment(&set) {
+            set.park(lease, charges, report)?.ok_or(QueueError::NotHeld)?
+        } else if held.set().shared().is_same_segment(&set) {
             let pause = held.rate_limited(retry_after)?;
             self.held.is_spent = true;
-            let is_held = set.or_in_background(move |set, patience| {
-                set.locked_within(patience, |engine, guard, _| engine.park_item(guard, &lease))
-            })?;
-            if is_held { pause } else { return Err(QueueError::NotHeld) }
+            if set.park_item(lease)? { pause } else { return Err(QueueError::NotHeld) }
         } else {
             let paused = held.rate_limited(retry_after);
             // If that set cannot be told now, it will be: the item waits as long as the other side asked for.
@@ -227,14 +209,13 @@ impl WorkItem {
     /// Writes a result, which counts once the item is finished.
     fn write(&self, what: &'static str, result: &[u8]) -> Result<(), QueueError> {
         self.held.check()?;
-        let queue = WorkQueue { set: self.held.set.clone() };
-        queue.check_length(what, result, queue.header().result_bytes)?;
-        let written = self.held.set.engine().write_bytes(self.held.lease.item, Part::Result, result);
-        Ok(written.map_err(|fault| self.held.set.trouble(fault))?)
+        let set = self.held.set.shared();
+        check_length(what, result, set.queue_shape().map_or(0, |shape| shape.result_bytes))?;
+        Ok(set.write_result(&self.held.lease, result)?)
     }
 
     fn giving_up(&self) -> GivingUp {
-        self.held.set.keys().table.giving_up
+        self.held.set.shared().giving_up()
     }
 
     fn is_last_attempt(&self) -> bool {
@@ -243,7 +224,7 @@ impl WorkItem {
 
     fn tell_if_dead(&self, is_dead: bool) {
         if is_dead {
-            events::dead_letter(&self.held.set, &self.held.lease);
+            events::dead_letter(self.held.set.shared(), &self.held.lease);
         }
     }
 }
@@ -251,7 +232,7 @@ impl WorkItem {
 impl Drop for WorkItem {
     fn drop(&mut self) {
         // A destructor must not hang, and has nobody to tell.
-        let ended = self.held.end(Verdict::Abandoned, clock::nanos(DROP_PATIENCE));
+        let ended = self.held.end(Verdict::Abandoned, clock::nanos(DROP_LOCK_TIMEOUT));
         self.tell_if_dead(ended.is_ok() && self.is_last_attempt());
     }
 }
@@ -325,7 +306,7 @@ impl Finished {
 impl Drop for Finished {
     fn drop(&mut self) {
         // A destructor must not hang, and has nobody to tell.
-        let _ = self.held.end_collecting(Collected::PutBack, clock::nanos(DROP_PATIENCE));
+        let _ = self.held.end_collecting(Collected::PutBack, clock::nanos(DROP_LOCK_TIMEOUT));
     }
 }
 

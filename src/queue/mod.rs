@@ -4,7 +4,6 @@ mod error;
 mod future;
 mod item;
 mod op;
-mod stats;
 mod wait;
 
 use std::fmt;
@@ -14,10 +13,11 @@ pub use self::error::QueueError;
 pub use self::future::{CollectFuture, DrainFuture, PushFuture, TakeFuture};
 pub use self::item::{Finished, WorkItem};
 use self::op::{Collect, Drain, Push, Take};
-pub use self::stats::QueueStats;
-use self::wait::Patience;
+use self::wait::Timeout;
 use crate::api::set::LimitSet;
 use crate::engine::Finishes;
+pub use crate::shared::stats::QueueStats;
+use crate::shared::work::QueueShape;
 
 /// A queue of work, shared by every process that opens the set.
 ///
@@ -61,6 +61,7 @@ use crate::engine::Finishes;
 #[derive(Clone)]
 pub struct WorkQueue {
     set: LimitSet,
+    shape: QueueShape,
 }
 
 impl LimitSet {
@@ -70,8 +71,8 @@ impl LimitSet {
     ///
     /// [`QueueError::NoQueue`] if the set was created without one.
     pub fn queue(&self) -> Result<WorkQueue, QueueError> {
-        match self.segment().view().checked.items {
-            Some(_) => Ok(WorkQueue { set: self.clone() }),
+        match self.shared().queue_shape() {
+            Some(shape) => Ok(WorkQueue { set: self.clone(), shape }),
             None => Err(QueueError::NoQueue),
         }
     }
@@ -89,7 +90,7 @@ impl WorkQueue {
     ///
     /// [`QueueError::TooLong`] or [`QueueError::Closed`]; nothing was added then.
     pub fn push(&self, id: u64, payload: &[u8]) -> Result<(), QueueError> {
-        self.push_within(id, payload, Patience::Forever)
+        self.push_within(id, payload, Timeout::Never)
     }
 
     /// As [`push`](Self::push), for at most `timeout`.
@@ -98,7 +99,7 @@ impl WorkQueue {
     ///
     /// As `push`, and [`QueueError::TimedOut`].
     pub fn push_timeout(&self, id: u64, payload: &[u8], timeout: Duration) -> Result<(), QueueError> {
-        self.push_within(id, payload, Patience::For(timeout))
+        self.push_within(id, payload, Timeout::After(timeout))
     }
 
     /// As [`push`](Self::push), without waiting.
@@ -107,12 +108,12 @@ impl WorkQueue {
     ///
     /// As `push`, and [`QueueError::Full`].
     pub fn try_push(&self, id: u64, payload: &[u8]) -> Result<(), QueueError> {
-        self.push_within(id, payload, Patience::Not)
+        self.push_within(id, payload, Timeout::Now)
     }
 
-    fn push_within(&self, id: u64, payload: &[u8], patience: Patience) -> Result<(), QueueError> {
-        let pushed = self.wait(&Push { id, payload: payload.into() }, patience)?;
-        pushed.ok_or_else(|| QueueError::Full { items: self.header().items })
+    fn push_within(&self, id: u64, payload: &[u8], timeout: Timeout) -> Result<(), QueueError> {
+        let pushed = self.wait(&Push { id, payload: payload.into() }, timeout)?;
+        pushed.ok_or_else(|| QueueError::Full { items: self.shape.items })
     }
 
     /// Takes the next item; waits while there is none. None: the queue is [closed](Self::close), and all that was in it
@@ -125,7 +126,7 @@ impl WorkQueue {
     ///
     /// If the set cannot be asked.
     pub fn take(&self) -> Result<Option<WorkItem>, QueueError> {
-        self.take_within(Patience::Forever)
+        self.take_within(Timeout::Never)
     }
 
     /// As [`take`](Self::take), for at most `timeout`.
@@ -134,7 +135,7 @@ impl WorkQueue {
     ///
     /// As `take`, and [`QueueError::TimedOut`].
     pub fn take_timeout(&self, timeout: Duration) -> Result<Option<WorkItem>, QueueError> {
-        self.take_within(Patience::For(timeout))
+        self.take_within(Timeout::After(timeout))
     }
 
     /// As [`take`](Self::take), without waiting.
@@ -143,11 +144,11 @@ impl WorkQueue {
     ///
     /// As `take`, and [`QueueError::Empty`].
     pub fn try_take(&self) -> Result<Option<WorkItem>, QueueError> {
-        self.take_within(Patience::Not)
+        self.take_within(Timeout::Now)
     }
 
-    fn take_within(&self, patience: Patience) -> Result<Option<WorkItem>, QueueError> {
-        self.wait(&Take, patience)?.ok_or(QueueError::Empty)
+    fn take_within(&self, timeout: Timeout) -> Result<Option<WorkItem>, QueueError> {
+        self.wait(&Take, timeout)?.ok_or(QueueError::Empty)
     }
 
     /// Takes the oldest result that nobody has collected; waits while there is none. None: the queue is
@@ -159,7 +160,7 @@ impl WorkQueue {
     ///
     /// If the set cannot be asked.
     pub fn collect(&self) -> Result<Option<Finished>, QueueError> {
-        self.collect_within(Finishes::Results, Patience::Forever)
+        self.collect_within(Finishes::Results, Timeout::Never)
     }
 
     /// As [`collect`](Self::collect), for at most `timeout`.
@@ -168,7 +169,7 @@ impl WorkQueue {
     ///
     /// As `collect`, and [`QueueError::TimedOut`].
     pub fn collect_timeout(&self, timeout: Duration) -> Result<Option<Finished>, QueueError> {
-        self.collect_within(Finishes::Results, Patience::For(timeout))
+        self.collect_within(Finishes::Results, Timeout::After(timeout))
     }
 
     /// As [`collect`](Self::collect), without waiting.
@@ -177,7 +178,7 @@ impl WorkQueue {
     ///
     /// As `collect`, and [`QueueError::Empty`].
     pub fn try_collect(&self) -> Result<Option<Finished>, QueueError> {
-        self.collect_within(Finishes::Results, Patience::Not)
+        self.collect_within(Finishes::Results, Timeout::Now)
     }
 
     /// Takes the oldest dead letter, without waiting: an item that was given up. It may be [forgotten](Finished::forget)
@@ -188,11 +189,11 @@ impl WorkQueue {
     /// [`QueueError::Empty`] if there is none but may be one later; none is given if the queue is closed and all is
     /// finished.
     pub fn collect_dead(&self) -> Result<Option<Finished>, QueueError> {
-        self.collect_within(Finishes::DeadLetters, Patience::Not)
+        self.collect_within(Finishes::DeadLetters, Timeout::Now)
     }
 
-    fn collect_within(&self, from: Finishes, patience: Patience) -> Result<Option<Finished>, QueueError> {
-        self.wait(&Collect(from), patience)?.ok_or(QueueError::Empty)
+    fn collect_within(&self, from: Finishes, timeout: Timeout) -> Result<Option<Finished>, QueueError> {
+        self.wait(&Collect(from), timeout)?.ok_or(QueueError::Empty)
     }
 
     /// From now on nothing can be pushed, by anybody. Workers go on until all is finished.
@@ -201,7 +202,7 @@ impl WorkQueue {
     ///
     /// If the set cannot be asked.
     pub fn close(&self) -> Result<(), QueueError> {
-        Ok(self.set.locked(|engine, guard, _| engine.close_work(guard))?)
+        Ok(self.set.shared().close_queue()?)
     }
 
     /// Waits until everything that was pushed is finished: done, or a dead letter.
@@ -210,7 +211,7 @@ impl WorkQueue {
     ///
     /// If the set cannot be asked.
     pub fn drain(&self) -> Result<(), QueueError> {
-        self.drain_within(Patience::Forever)
+        self.drain_within(Timeout::Never)
     }
 
     /// As [`drain`](Self::drain), for at most `timeout`.
@@ -219,12 +220,12 @@ impl WorkQueue {
     ///
     /// As `drain`, and [`QueueError::TimedOut`].
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), QueueError> {
-        self.drain_within(Patience::For(timeout))
+        self.drain_within(Timeout::After(timeout))
     }
 
-    fn drain_within(&self, patience: Patience) -> Result<(), QueueError> {
+    fn drain_within(&self, timeout: Timeout) -> Result<(), QueueError> {
         // It always waits, so that there is an answer.
-        self.wait(&Drain, patience).map(drop)
+        self.wait(&Drain, timeout).map(drop)
     }
 
     /// The queue at one instant.
@@ -235,21 +236,17 @@ impl WorkQueue {
     pub fn stats(&self) -> Result<QueueStats, QueueError> {
         self.set.stats()?.queue.ok_or(QueueError::NoQueue)
     }
-
-    fn header(&self) -> &crate::format::header::Header {
-        &self.set.segment().view().checked.header
-    }
-
-    fn check_length(&self, what: &'static str, bytes: &[u8], most: u32) -> Result<(), QueueError> {
-        if bytes.len() > most as usize {
-            return Err(QueueError::TooLong { what, found: bytes.len(), most });
-        }
-        Ok(())
-    }
 }
 
 impl fmt::Debug for WorkQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WorkQueue").field("set", &self.set).finish()
     }
+}
+
+fn check_length(what: &'static str, bytes: &[u8], most: u32) -> Result<(), QueueError> {
+    if bytes.len() > most as usize {
+        return Err(QueueError::TooLong { what, found: bytes.len(), most });
+    }
+    Ok(())
 }

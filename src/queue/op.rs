@@ -1,147 +1,119 @@
-//! What can be waited for at a queue: how one looks for it under the lock, and what it is to whoever asked. The same for
-//! threads and for futures.
+//! The operations that a caller can wait for at a work queue: how each polls the queue, and what it returns. One
+//! implementation for threads and for futures.
 
 use std::borrow::Cow;
 
-use super::{Finished, QueueError, WorkItem, WorkQueue};
-use crate::engine::{Engine, Finishes, Lease, Pushed, Taken};
-use crate::protocol::{Fault, Guard, NEVER};
-use crate::sys::machine::Machine;
+use super::{Finished, QueueError, WorkItem, WorkQueue, check_length};
+use crate::engine::{Finishes, Lease, Pushed, Taken};
+use crate::protocol::NEVER;
+use crate::shared::SharedSet;
+use crate::shared::error::SetError;
 
-/// What came of a look at the queue.
+/// The result of polling the queue.
 pub(super) enum Step<T> {
-    Here(T),
-    /// Not now; look again at this instant in any case.
-    NotNow(u64),
+    Ready(T),
+    /// Nothing yet; poll again at this instant in any case.
+    Pending(u64),
 }
 
-/// Something that can be waited for.
-pub(super) trait Wish {
-    /// What it is under the lock.
+/// An operation that a caller can wait for.
+pub(super) trait Op {
+    /// What a poll finds in the segment.
     type Found;
-    /// What it is to whoever asked.
-    type Got;
+    /// What the caller gets.
+    type Output;
 
-    /// Whether it makes sense to look at all.
+    /// Checks the arguments before the queue is polled.
     fn check(&self, _: &WorkQueue) -> Result<(), QueueError> {
         Ok(())
     }
 
-    /// Looks for it. What is found is taken.
-    fn look(
-        &self,
-        queue: &WorkQueue,
-        engine: &Engine<'_, Machine>,
-        guard: &mut Guard<'_, Machine>,
-        now: u64,
-    ) -> Result<Step<Self::Found>, Fault>;
+    /// Polls the queue. An item that is found is taken.
+    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Self::Found>, SetError>;
 
-    /// Makes something of what was found.
-    fn get(queue: &WorkQueue, found: Self::Found) -> Result<Self::Got, QueueError>;
+    /// Makes the caller's value.
+    fn output(queue: &WorkQueue, found: Self::Found) -> Result<Self::Output, QueueError>;
 }
 
-/// Room for one more item, which is pushed.
+/// Pushes an item when there is room.
 pub(super) struct Push<'a> {
     pub(super) id: u64,
     pub(super) payload: Cow<'a, [u8]>,
 }
 
-/// An item to work on; none, if none will come.
+/// Takes an item to work on; none if none will come.
 pub(super) struct Take;
 
-/// A finished item; none, if none will come.
+/// Takes a finished item; none if none will come.
 pub(super) struct Collect(pub(super) Finishes);
 
-/// That everything is finished.
+/// Waits until everything is finished.
 pub(super) struct Drain;
 
-impl Wish for Push<'_> {
+impl Op for Push<'_> {
     type Found = Pushed;
-    type Got = ();
+    type Output = ();
 
     fn check(&self, queue: &WorkQueue) -> Result<(), QueueError> {
-        queue.check_length("an item", &self.payload, queue.header().payload_bytes)
+        check_length("an item", &self.payload, queue.shape.payload_bytes)
     }
 
-    fn look(
-        &self,
-        _: &WorkQueue,
-        engine: &Engine<'_, Machine>,
-        guard: &mut Guard<'_, Machine>,
-        _: u64,
-    ) -> Result<Step<Pushed>, Fault> {
-        Ok(match engine.push_item(guard, self.id, &self.payload)? {
-            Pushed::Full => Step::NotNow(NEVER),
-            done => Step::Here(done),
+    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Pushed>, SetError> {
+        Ok(match set.push_item(self.id, &self.payload, lock_timeout)? {
+            Pushed::Full => Step::Pending(NEVER),
+            done => Step::Ready(done),
         })
     }
 
-    fn get(_: &WorkQueue, pushed: Pushed) -> Result<(), QueueError> {
+    fn output(_: &WorkQueue, pushed: Pushed) -> Result<(), QueueError> {
         if pushed == Pushed::Pushed { Ok(()) } else { Err(QueueError::Closed) }
     }
 }
 
-impl Wish for Take {
+impl Op for Take {
     type Found = Option<Lease>;
-    type Got = Option<WorkItem>;
+    type Output = Option<WorkItem>;
 
-    fn look(
-        &self,
-        queue: &WorkQueue,
-        engine: &Engine<'_, Machine>,
-        guard: &mut Guard<'_, Machine>,
-        now: u64,
-    ) -> Result<Step<Option<Lease>>, Fault> {
-        Ok(step(engine.take_item(guard, &queue.set.clock(), now)?))
+    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Option<Lease>>, SetError> {
+        set.take_item(lock_timeout).map(step)
     }
 
-    fn get(queue: &WorkQueue, found: Option<Lease>) -> Result<Option<WorkItem>, QueueError> {
+    fn output(queue: &WorkQueue, found: Option<Lease>) -> Result<Option<WorkItem>, QueueError> {
         found.map(|lease| WorkItem::new(queue.set.clone(), lease)).transpose()
     }
 }
 
-impl Wish for Collect {
+impl Op for Collect {
     type Found = Option<Lease>;
-    type Got = Option<Finished>;
+    type Output = Option<Finished>;
 
-    fn look(
-        &self,
-        _: &WorkQueue,
-        engine: &Engine<'_, Machine>,
-        guard: &mut Guard<'_, Machine>,
-        _: u64,
-    ) -> Result<Step<Option<Lease>>, Fault> {
-        Ok(step(engine.collect_item(guard, self.0)?))
+    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Option<Lease>>, SetError> {
+        set.collect_item(self.0, lock_timeout).map(step)
     }
 
-    fn get(queue: &WorkQueue, found: Option<Lease>) -> Result<Option<Finished>, QueueError> {
+    fn output(queue: &WorkQueue, found: Option<Lease>) -> Result<Option<Finished>, QueueError> {
         found.map(|lease| Finished::new(queue.set.clone(), lease)).transpose()
     }
 }
 
-impl Wish for Drain {
+impl Op for Drain {
     type Found = ();
-    type Got = ();
+    type Output = ();
 
-    fn look(
-        &self,
-        _: &WorkQueue,
-        engine: &Engine<'_, Machine>,
-        guard: &mut Guard<'_, Machine>,
-        _: u64,
-    ) -> Result<Step<()>, Fault> {
-        Ok(if engine.unfinished(guard)? == 0 { Step::Here(()) } else { Step::NotNow(NEVER) })
+    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<()>, SetError> {
+        let is_over = set.unfinished_items(lock_timeout)? == 0;
+        Ok(if is_over { Step::Ready(()) } else { Step::Pending(NEVER) })
     }
 
-    fn get(_: &WorkQueue, (): ()) -> Result<(), QueueError> {
+    fn output(_: &WorkQueue, (): ()) -> Result<(), QueueError> {
         Ok(())
     }
 }
 
 fn step(taken: Taken) -> Step<Option<Lease>> {
     match taken {
-        Taken::Item(lease) => Step::Here(Some(lease)),
-        Taken::Over => Step::Here(None),
-        Taken::NotNow { look_at } => Step::NotNow(look_at),
+        Taken::Item(lease) => Step::Ready(Some(lease)),
+        Taken::Over => Step::Ready(None),
+        Taken::NotNow { look_at } => Step::Pending(look_at),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use self_cell::self_cell;
 
-use crate::api::request::Keys;
+use super::keys::Keys;
 use crate::engine::Engine;
 use crate::segment::Segment;
 use crate::segment::error::AttachError;

@@ -22,9 +22,9 @@
 
 use std::time::Duration;
 
-use crate::api::cooldown::Pause;
-use crate::api::error::{AcquireError, Unavailable};
-use crate::api::set::LimitSet;
+use super::SharedSet;
+use super::admin::Pause;
+use super::error::Unavailable;
 use crate::engine::{Lease, Swept};
 
 /// Tells an event, if anybody can hear it.
@@ -41,68 +41,45 @@ macro_rules! tell {
 }
 
 #[inline]
-pub(crate) fn granted(set: &LimitSet, label: Option<&str>, ticket: u64) {
+pub(crate) fn granted(set: &SharedSet, label: Option<&str>, ticket: u64) {
     tell!(debug, "granted", set, label = label, ticket = ticket);
 }
 
 /// `time` is how long it was; without anybody to tell, nobody asks.
-pub(crate) fn waited(set: &LimitSet, label: Option<&str>, ticket: u64, time: impl Fn() -> Duration) {
+pub(crate) fn waited(set: &SharedSet, label: Option<&str>, ticket: u64, time: impl Fn() -> Duration) {
     tell!(debug, "waited", set, label = label, ticket = ticket, nanos = time().as_nanos());
 }
 
-/// Whatever kind of refusal it was.
-pub(crate) fn refused(set: &LimitSet, label: Option<&str>, error: &AcquireError) {
-    if cfg!(not(feature = "tracing")) {
-        return;
-    }
-    match error {
-        AcquireError::Denied(denial) => {
-            for limit in denial.violations() {
-                tell!(
-                    info,
-                    "denied",
-                    set,
-                    label = label,
-                    limit = limit.key,
-                    requested = limit.requested,
-                    available = limit.available
-                );
-            }
-        }
-        AcquireError::Never { key, requested, most } => {
-            tell!(
-                info,
-                "denied",
-                set,
-                label = label,
-                limit = &**key,
-                requested = *requested,
-                available = *most
-            );
-        }
-        AcquireError::Queued { ahead } => {
-            tell!(info, "queued", set, label = label, ahead = *ahead);
-        }
-        AcquireError::CoolingDown { remaining, .. } => {
-            tell!(info, "cooling_down", set, label = label, nanos = remaining.as_nanos());
-        }
-        AcquireError::TimedOut(late) => {
-            tell!(info, "timed_out", set, label = label, nanos = late.waited.as_nanos());
-        }
-        _ => {}
-    }
+/// A limit refused a request.
+pub(crate) fn denied(set: &SharedSet, label: Option<&str>, limit: &str, requested: u64, available: i64) {
+    tell!(info, "denied", set, label = label, limit = limit, requested = requested, available = available);
 }
 
-pub(crate) fn not_enforced(set: &LimitSet, label: Option<&str>, why: &Unavailable) {
+/// A request was refused because waiters come first.
+pub(crate) fn queued(set: &SharedSet, label: Option<&str>, ahead: u64) {
+    tell!(info, "queued", set, label = label, ahead = ahead);
+}
+
+/// A request was refused because the set pauses.
+pub(crate) fn cooling_down(set: &SharedSet, label: Option<&str>, remaining: Duration) {
+    tell!(info, "cooling_down", set, label = label, nanos = remaining.as_nanos());
+}
+
+/// The timeout of a wait expired.
+pub(crate) fn timed_out(set: &SharedSet, label: Option<&str>, waited: Duration) {
+    tell!(info, "timed_out", set, label = label, nanos = waited.as_nanos());
+}
+
+pub(crate) fn not_enforced(set: &SharedSet, label: Option<&str>, why: &Unavailable) {
     tell!(warn, "not_enforced", set, label = label, why = why.to_string());
 }
 
-pub(crate) fn recovered(set: &LimitSet) {
+pub(crate) fn recovered(set: &SharedSet) {
     tell!(warn, "recovered", set);
 }
 
 /// What a search for the dead has found.
-pub(crate) fn swept(set: &LimitSet, swept: &Swept) {
+pub(crate) fn swept(set: &SharedSet, swept: &Swept) {
     if swept.is_stolen {
         recovered(set);
     }
@@ -112,16 +89,16 @@ pub(crate) fn swept(set: &LimitSet, swept: &Swept) {
     }
 }
 
-pub(crate) fn reconfigured(set: &LimitSet, limits: usize) {
+pub(crate) fn reconfigured(set: &SharedSet, limits: usize) {
     tell!(info, "reconfigured", set, limits = limits);
 }
 
-pub(crate) fn skipped(set: &LimitSet, index: usize) {
+pub(crate) fn skipped(set: &SharedSet, index: usize) {
     tell!(warn, "skipped", set, index = index);
 }
 
 /// What a report of "too many requests", or a pause by hand, has brought about.
-pub(crate) fn paused(set: &LimitSet, pause: &Pause) {
+pub(crate) fn paused(set: &SharedSet, pause: &Pause) {
     let Pause { remaining, generation, absorbed } = *pause;
     if absorbed {
         tell!(debug, "absorbed", set, generation = generation);
@@ -130,12 +107,12 @@ pub(crate) fn paused(set: &LimitSet, pause: &Pause) {
     }
 }
 
-pub(crate) fn resumed(set: &LimitSet) {
+pub(crate) fn resumed(set: &SharedSet) {
     tell!(info, "resumed", set);
 }
 
 /// An item of work that is not tried again.
-pub(crate) fn dead_letter(set: &LimitSet, lease: &Lease) {
+pub(crate) fn dead_letter(set: &SharedSet, lease: &Lease) {
     let Lease { id, attempts, rate_limits, .. } = *lease;
     tell!(warn, "dead_letter", set, id = id, attempts = attempts, rate_limits = rate_limits);
 }

@@ -8,16 +8,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
 use std::sync::atomic::{AtomicU32, fence};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use crate::api::error::Trouble;
-use crate::api::set::LimitSet;
+use super::error::SetError;
+use super::wait::Waiter;
+use super::{SharedSet, events};
 use crate::engine::Engine;
-use crate::shared::events;
-use crate::shared::ops::attach_trouble;
-use crate::shared::wait::Waiting;
 use crate::sys::fork::PerProcess;
 use crate::sys::machine::Machine;
 use crate::sys::{clock, futex};
@@ -51,7 +49,7 @@ struct State {
 
 /// A set, and the futures that wait for it.
 struct Watched {
-    set: LimitSet,
+    set: Arc<SharedSet>,
     sleepers: Vec<Sleeper>,
 }
 
@@ -82,9 +80,9 @@ pub(crate) enum Doorbell {
 
 impl Sleep {
     /// Until it is the turn of somebody who waits for limits.
-    pub(crate) fn of(waiting: &Waiting) -> Self {
-        let place = &waiting.place;
-        let wakes_at = place.wakes_at.min(waiting.deadline);
+    pub(crate) fn of(waiter: &Waiter) -> Self {
+        let place = &waiter.place;
+        let wakes_at = place.wakes_at.min(waiter.deadline);
         Self { on: Doorbell::Waiter(place.waiter), seen: place.seen, wakes_at }
     }
 
@@ -114,13 +112,13 @@ impl Helper {
 }
 
 /// Wakes `waker` when the doorbell of somebody who waits has rung, or its alarm.
-pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticket, Trouble> {
+pub(crate) fn watch(set: &Arc<SharedSet>, sleep: Sleep, waker: &Waker) -> Result<Ticket, SetError> {
     let helper = helper();
     let mut state = helper.lock();
     state.next_ticket += 1;
     let ticket = Ticket(state.next_ticket);
     let sleeper = Sleeper { ticket, sleep, waker: waker.clone() };
-    match state.sets.iter_mut().find(|watched| watched.set.is_same(set)) {
+    match state.sets.iter_mut().find(|watched| Arc::ptr_eq(&watched.set, set)) {
         Some(watched) => watched.sleepers.push(sleeper),
         None => state.sets.push(Watched { set: set.clone(), sleepers: vec![sleeper] }),
     }
@@ -128,7 +126,7 @@ pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticke
         start(helper).map_err(|error| {
             state.forget(ticket);
             let path = set.segment().view().path();
-            attach_trouble(crate::segment::attach_io("start a helper thread for", &path, error))
+            SetError::from(crate::segment::attach_io("start a helper thread for", &path, error))
         })?;
         state.is_running = true;
     }
@@ -141,9 +139,9 @@ pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticke
 }
 
 /// Whether there is nothing to look for yet; then `waker` is the one to wake.
-pub(crate) fn is_asleep(set: &LimitSet, ticket: &Ticket, waker: &Waker) -> bool {
+pub(crate) fn is_asleep(set: &Arc<SharedSet>, ticket: &Ticket, waker: &Waker) -> bool {
     let mut state = helper().lock();
-    let watched = state.sets.iter_mut().find(|watched| watched.set.is_same(set));
+    let watched = state.sets.iter_mut().find(|watched| Arc::ptr_eq(&watched.set, set));
     let sleepers = watched.into_iter().flat_map(|watched| &mut watched.sleepers);
     let old = sleepers.into_iter().find(|sleeper| sleeper.ticket == *ticket).map(|sleeper| {
         let is_other = !sleeper.waker.will_wake(waker);
@@ -179,26 +177,26 @@ impl State {
 }
 
 /// This process's doorbell in a set.
-fn doorbell(set: &LimitSet) -> Option<&AtomicU32> {
+fn doorbell(set: &Arc<SharedSet>) -> Option<&AtomicU32> {
     let me = set.segment().participant().ok()?;
     set.engine().shared_doorbell(me.slot).ok()
 }
 
 /// The doorbell of a set's work queue, and what it says once it says that somebody sleeps.
-fn marked_work_bell(set: &LimitSet) -> (&AtomicU32, u32) {
+fn marked_work_bell(set: &Arc<SharedSet>) -> (&AtomicU32, u32) {
     let doorbell = set.engine().block.doorbell;
     // Either whoever rings sees the mark and wakes, or we see what it has changed.
     (doorbell, doorbell.fetch_or(SOMEBODY_SLEEPS, AcqRel) | SOMEBODY_SLEEPS)
 }
 
-fn rouse_helper(set: &LimitSet) {
+fn rouse_helper(set: &Arc<SharedSet>) {
     if let Some(doorbell) = doorbell(set) {
         doorbell.fetch_add(1, AcqRel);
         futex::wake(doorbell, i32::MAX);
     }
 }
 
-fn sweep_if_due(set: &LimitSet) {
+fn sweep_if_due(set: &Arc<SharedSet>) {
     let (view, engine) = (set.segment().view(), set.engine());
     if let Ok(me) = set.segment().participant()
         && engine.block.sweep_is_due(view.machine.doorbell_slice)
@@ -252,7 +250,7 @@ fn serve(helper: &Helper) {
             }
         }
         // First what the doorbells say, then who has been rung: whoever is rung in between turns one of them.
-        let (sets, at_work): (Vec<LimitSet>, Vec<bool>) =
+        let (sets, at_work): (Vec<Arc<SharedSet>>, Vec<bool>) =
             state.sets.iter().map(|watched| (watched.set.clone(), watched.is_at_work())).unzip();
         let mut doorbells = Vec::with_capacity(sets.len());
         doorbells.extend(sets.iter().filter_map(doorbell).map(|doorbell| (doorbell, doorbell.load(Acquire))));

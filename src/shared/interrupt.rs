@@ -8,12 +8,9 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
-use crate::api::error::{Trouble, Unavailable};
-use crate::api::set::LimitSet;
-use crate::engine::Engine;
+use super::error::SetError;
+use super::{SharedSet, wait};
 use crate::protocol::NEVER;
-use crate::shared::wait::LAST_LOCK;
-use crate::sys::machine::Machine;
 use crate::sys::{clock, futex};
 
 /// Ends waits when it is raised, and lets none begin until it is [cleared](Self::clear).
@@ -91,12 +88,12 @@ impl Interrupt {
     /// Sleeps while a doorbell is as seen and nobody raises this, at most until `until`; looks for the dead meanwhile.
     pub(crate) fn sleep(
         &self,
-        set: &LimitSet,
-        engine: &Engine<'_, Machine>,
+        set: &SharedSet,
         doorbell: &AtomicU32,
         seen: u32,
         until: u64,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), SetError> {
+        let engine = set.engine();
         // As in `Engine::sleep`: either we see that the set was removed, or whoever removes it sees us and rings.
         fence(SeqCst);
         let is_quiet = || doorbell.load(Acquire) == seen && engine.block.closed.load(Relaxed) == 0;
@@ -104,10 +101,10 @@ impl Interrupt {
             let slice_over = clock::monotonic().saturating_add(set.vigil().interval);
             futex::wait_any(&[(doorbell, seen), (&self.word, 0)], until.min(slice_over));
             // A doorbell that rings all the time must not keep us from looking for the dead.
-            if set.is_time_to_sweep(engine) {
-                match set.sweep_within(clock::nanos(LAST_LOCK)) {
-                    Ok(_) | Err(Trouble::Unavailable(Unavailable::Busy { .. })) => {}
-                    Err(trouble) => return Err(trouble),
+            if set.is_time_to_sweep() {
+                match set.sweep_within(wait::last_lock()) {
+                    Err(error) if !error.is_lock_timeout() => return Err(error),
+                    _ => {}
                 }
             }
             if until != NEVER && clock::monotonic() >= until {
@@ -118,18 +115,12 @@ impl Interrupt {
     }
 
     /// The same for who waits for a work queue, whose doorbell `seen` is of.
-    pub(crate) fn sleep_for_work(
-        &self,
-        set: &LimitSet,
-        engine: &Engine<'_, Machine>,
-        seen: u32,
-        until: u64,
-    ) -> Result<(), Trouble> {
+    pub(crate) fn sleep_for_work(&self, set: &SharedSet, seen: u32, until: u64) -> Result<(), SetError> {
         // As in `Engine::sleep_for_work`: the mark says that somebody sleeps.
-        let doorbell = engine.block.doorbell;
+        let doorbell = set.engine().block.doorbell;
         if seen & 1 == 0 && doorbell.compare_exchange(seen, seen | 1, Relaxed, Relaxed).is_err() {
             return Ok(());
         }
-        self.sleep(set, engine, doorbell, seen | 1, until)
+        self.sleep(set, doorbell, seen | 1, until)
     }
 }

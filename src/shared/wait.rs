@@ -1,340 +1,167 @@
-//! Wait: acquire when the limits allow it, in order, for a time or however long it takes.
+//! A blocked request: it sleeps on its doorbell, polls for its grant, and leaves the wait queue.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::acquisition::Acquisition;
-use crate::api::error::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble};
-use crate::api::request::Request;
-use crate::api::set::LimitSet;
-use crate::api::stats::Stats;
-use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
-use crate::protocol::NEVER;
-use crate::shared::deferred;
-use crate::shared::events;
-use crate::shared::interrupt::Interrupt;
-use crate::shared::ops::{Granted, attach_trouble};
+use super::acquire::{Ask, Grant, Judgement, Outcome};
+use super::deferred::DROP_LOCK_TIMEOUT;
+use super::error::SetError;
+use super::interrupt::Interrupt;
+use super::stats::Stats;
+use super::{SharedSet, events};
+use crate::engine::{Charge, Ending, Entered, Look, Patience, Place};
 use crate::sys::clock;
 
-/// How long somebody whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer
-/// than any lock is held by a process that runs, and than it takes to notice that its holder has died.
-pub(crate) const LAST_LOCK: Duration = Duration::from_millis(50);
+/// How long a waiter whose time is up still waits for the lock, to decide at all or to leave the wait queue in order:
+/// longer than a running process holds a lock, and than it takes to notice that its holder has died.
+const LAST_LOCK: Duration = Duration::from_millis(50);
 
-impl LimitSet {
-    /// Acquires what is asked for, waiting until the limits allow it. Those who want the same limits are served in
-    /// the order in which they came, unless the set says [otherwise](crate::Order).
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use limitset::{CallLimit, LimitSet};
-    ///
-    /// let limits = LimitSet::builder().limit(CallLimit::new(2, Duration::from_millis(10))).in_memory()?;
-    /// for _ in 0..6 {
-    ///     limits.acquire(())?.release()?; // waits 5 ms each from the third on
-    /// }
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError`] says why waiting is of no use; nothing was charged then.
-    pub fn acquire<'r>(&self, request: impl Into<Request<'r>>) -> Result<Acquisition, AcquireError> {
-        self.acquire_within(&request.into(), None)
-    }
-
-    /// As [`acquire`](Self::acquire), for at most `timeout`; if the lock of the set is stuck, some 50 ms more. Enrolling,
-    /// at the first use after a fork, has its own [`patience`](crate::SegmentOptions::patience).
-    ///
-    /// # Errors
-    ///
-    /// [`AcquireError::TimedOut`] after `timeout`, with who holds what; else as `acquire`.
-    pub fn acquire_timeout<'r>(
-        &self,
-        request: impl Into<Request<'r>>,
-        timeout: Duration,
-    ) -> Result<Acquisition, AcquireError> {
-        self.acquire_within(&request.into(), Some(timeout))
-    }
-
-    /// Acquires as [`acquire`](Self::acquire) does, runs `body`, and releases. If `body` fails or panics, what was
-    /// charged is given back where that is possible; if it succeeds without the reports it owes, that is counted as by
-    /// dropping the acquisition.
-    ///
-    /// ```
-    /// use limitset::{LimitSet, RateLimit, RunError};
-    ///
-    /// let limits = LimitSet::builder().limit(RateLimit::per_minute("tokens", 1_000)).in_memory()?;
-    /// let answer = limits.run([("tokens", 600)], |held| {
-    ///     held.settle("tokens", 250)?;
-    ///     Ok::<_, limitset::UsageError>("done")
-    /// })?;
-    /// assert_eq!(answer, "done");
-    /// let failed = limits.run([("tokens", 600)], |_| Err::<(), _>("no answer"));
-    /// assert!(matches!(failed, Err(RunError::Body("no answer"))));
-    /// assert_eq!(limits.stats()?.limit("tokens").unwrap().consumed, 250);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// [`RunError::Acquire`] if nothing was acquired, [`RunError::Body`] if `body` failed.
-    pub fn run<'r, T, E>(
-        &self,
-        request: impl Into<Request<'r>>,
-        body: impl FnOnce(&mut Acquisition) -> Result<T, E>,
-    ) -> Result<T, RunError<E>> {
-        self.acquire(request)?.run(body)
-    }
-
-    /// As [`run`](Self::run), if the limits allow it now.
-    ///
-    /// # Errors
-    ///
-    /// As `run`; nothing is waited for.
-    pub fn try_run<'r, T, E>(
-        &self,
-        request: impl Into<Request<'r>>,
-        body: impl FnOnce(&mut Acquisition) -> Result<T, E>,
-    ) -> Result<T, RunError<E>> {
-        self.try_acquire(request)?.run(body)
-    }
-
-    fn acquire_within(
-        &self,
-        request: &Request<'_>,
-        timeout: Option<Duration>,
-    ) -> Result<Acquisition, AcquireError> {
-        let mut scratch = Wants::none();
-        let wants = self.keys().wants(request, &mut scratch)?;
-        let ask = Ask { wants, owing: u64::MAX, label: request.name() };
-        self.wait_for(&ask, timeout)
-    }
-
-    /// Asks, and waits for the answer.
-    pub(crate) fn wait_for(
-        &self,
-        ask: &Ask<'_>,
-        timeout: Option<Duration>,
-    ) -> Result<Acquisition, AcquireError> {
-        // Waiting for the lock counts, too.
-        let since = timeout.map(|_| clock::monotonic());
-        match self.enter_at_once(ask.wants, ask.owing, self.first_patience(timeout)) {
-            Ok(Some(granted)) => {
-                events::granted(self, ask.label, granted.ticket);
-                Ok(ask.acquisition(self, &granted))
-            }
-            Ok(None) => self.wait_in_order(ask, timeout, since),
-            Err(trouble) => self.on_trouble(trouble, ask.label),
-        }
-    }
-
-    /// How long the first look waits for the lock, in nanoseconds.
-    #[inline]
-    pub(crate) fn first_patience(&self, timeout: Option<Duration>) -> u64 {
-        let most = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
-        most.min(self.segment().patience())
-    }
-
-    /// The same for those who do not get it at once.
-    #[cold]
-    fn wait_in_order(
-        &self,
-        ask: &Ask<'_>,
-        timeout: Option<Duration>,
-        since: Option<u64>,
-    ) -> Result<Acquisition, AcquireError> {
-        let waiting = match self.join(ask, timeout, since, false) {
-            Ok(Ok(Joined::Granted(acquisition))) => return Ok(acquisition),
-            Ok(Ok(Joined::Waiting(waiting))) => waiting,
-            Ok(Err(refusal)) => return Err(refusal),
-            Err(trouble) => return self.on_trouble(trouble, ask.label),
-        };
-        waiting.wait(self, ask)
-    }
-
-    /// Asks, and joins the queue if it has to. The time runs from `since`, or from now.
-    pub(crate) fn join(
-        &self,
-        ask: &Ask<'_>,
-        timeout: Option<Duration>,
-        since: Option<u64>,
-        shares_doorbell: bool,
-    ) -> Result<Result<Joined, AcquireError>, Trouble> {
-        let since = since.unwrap_or_else(clock::monotonic);
-        let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
-        let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
-            Ok(Entered::Granted { ticket, admitted }) => {
-                events::granted(self, ask.label, ticket);
-                return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted }))));
-            }
-            Ok(Entered::Waiting(place)) => {
-                return Ok(Ok(Joined::Waiting(Waiting { place, deadline, shares_doorbell, since })));
-            }
-            Ok(_) => AcquireError::QueueFull { waiters: self.segment().info().waiters },
-            Err(statuses) => statuses.into_refusal(),
-        };
-        events::refused(self, ask.label, &refusal);
-        Ok(Err(refusal))
-    }
+/// [`LAST_LOCK`] in nanoseconds.
+pub(crate) fn last_lock() -> u64 {
+    clock::nanos(LAST_LOCK)
 }
 
-/// What is asked for.
-pub(crate) struct Ask<'a> {
-    pub(crate) wants: &'a Wants,
-    /// Of which limits a report comes to be owed, if they need one.
-    pub(crate) owing: u64,
-    pub(crate) label: Option<&'a str>,
+/// A request in the wait queue.
+pub(crate) struct Waiter {
+    pub(super) place: Place,
+    pub(super) deadline: u64,
+    pub(super) shares_doorbell: bool,
+    /// When the caller asked.
+    pub(super) since: u64,
 }
 
-impl Ask<'_> {
-    pub(crate) fn acquisition(&self, set: &LimitSet, granted: &Granted) -> Acquisition {
-        Acquisition::new(set.clone(), self.wants, self.owing, granted)
-    }
+/// What a poll of a waiter found. After anything but `Waiting`, the waiter has left the wait queue.
+pub(crate) enum Polled {
+    Waiting,
+    Granted(Grant),
+    /// The limits were changed and can never grant so much.
+    Denied(Judgement),
+    QueueFull,
+    Interrupted,
+    TimedOut(Late),
 }
 
-/// What came of joining.
-pub(crate) enum Joined {
-    Granted(Acquisition),
-    Waiting(Waiting),
+/// A wait that ended without a grant.
+pub(crate) struct Late {
+    pub(crate) waited: Duration,
+    pub(crate) judgement: Judgement,
+    /// The waiters that were still ahead.
+    pub(crate) ahead: u64,
+    /// How long the set would still have admitted no request.
+    pub(crate) cooling_down: Option<Duration>,
 }
 
-/// Somebody who waits.
-pub(crate) struct Waiting {
-    pub(crate) place: Place,
-    pub(crate) deadline: u64,
-    shares_doorbell: bool,
-    since: u64,
-}
-
-/// What a look brought: nothing yet, or the end of waiting, good or bad.
-pub(crate) type Looked = Option<Result<Acquisition, AcquireError>>;
-
-/// What a look under the lock brought.
-enum Outcome {
+/// What a poll found under the lock.
+enum Found {
     Waiting,
     Granted,
-    Refused(Statuses),
-    /// Time is up, and the queue was left; with how many others came first, and how long the set still pauses.
-    Late(Statuses, u64, Option<u64>),
+    Denied(Judgement),
+    /// The waiter left the wait queue.
+    Left {
+        judgement: Judgement,
+        ahead: u64,
+        pause: Option<u64>,
+    },
 }
 
-impl Waiting {
-    /// Sleeps and looks until there is an answer.
-    fn wait(mut self, set: &LimitSet, ask: &Ask<'_>) -> Result<Acquisition, AcquireError> {
-        let interrupt = Interrupt::current();
-        loop {
-            if let Err(trouble) = self.sleep(set, interrupt) {
-                self.abandon(set, ask);
-                return set.on_trouble(trouble, ask.label);
-            }
-            if let Some(answer) = self.look(set, ask, interrupt.is_some_and(Interrupt::is_raised)) {
-                return answer;
-            }
-        }
+impl SharedSet {
+    /// How long the first attempt of a request with this timeout waits for the lock.
+    #[inline]
+    pub(crate) fn first_lock_timeout(&self, timeout: Option<Duration>) -> u64 {
+        let most = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
+        most.min(self.lock_timeout())
+    }
+}
+
+impl Waiter {
+    /// How long the request has waited.
+    pub(crate) fn waited(&self) -> Duration {
+        Duration::from_nanos(clock::monotonic().saturating_sub(self.since))
     }
 
-    fn sleep(&self, set: &LimitSet, interrupt: Option<&Interrupt>) -> Result<(), Trouble> {
-        let me = set.segment().participant().map_err(attach_trouble)?;
+    /// Sleeps until there is a reason to poll.
+    pub(crate) fn sleep(&self, set: &SharedSet, interrupt: Option<&Interrupt>) -> Result<(), SetError> {
+        let me = set.participant()?;
         let view = set.segment().view();
         let engine = set.engine();
         if let Some(interrupt) = interrupt {
-            let doorbell = engine.doorbell(self.place.waiter).map_err(|fault| set.trouble(fault))?;
+            let doorbell = engine.doorbell(self.place.waiter).map_err(|fault| set.error(fault))?;
             let until = self.deadline.min(self.place.wakes_at);
-            return interrupt.sleep(set, engine, doorbell, self.place.seen, until);
+            return interrupt.sleep(set, doorbell, self.place.seen, until);
         }
         let slept = engine.sleep(me, &self.place, self.deadline, set.vigil(), &set.clock(), |swept| {
             events::swept(set, &swept);
             view.look_at_name()
         });
-        slept.map_err(|fault| set.trouble(fault))
+        slept.map_err(|fault| set.error(fault))
     }
 
-    /// Looks for a grant; serves the queue, or leaves it if time is up or the wait is interrupted. After the end there is
-    /// nothing to leave.
-    pub(crate) fn look(&mut self, set: &LimitSet, ask: &Ask<'_>, is_interrupted: bool) -> Looked {
-        let looked = self.look_quietly(set, ask, is_interrupted);
-        match &looked {
-            // That it was let through unasked has been told.
-            Some(Ok(held)) if !held.enforced() => {}
-            Some(Ok(held)) => {
-                let waited = || Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
-                events::waited(set, ask.label, held.ticket(), waited);
-            }
-            Some(Err(refusal)) => events::refused(set, ask.label, refusal),
-            None => {}
-        }
-        looked
-    }
-
-    fn look_quietly(&mut self, set: &LimitSet, ask: &Ask<'_>, is_interrupted: bool) -> Looked {
+    /// Looks for a grant; grants to the waiters ahead first. Leaves the wait queue if time is up or the wait is
+    /// interrupted.
+    pub(crate) fn poll(
+        &mut self,
+        set: &SharedSet,
+        ask: &Ask<'_>,
+        is_interrupted: bool,
+    ) -> Result<Polled, SetError> {
         let wants = ask.wants;
         let now = clock::monotonic();
         let is_late = now >= self.deadline;
-        let left = self.deadline.saturating_sub(now).max(clock::nanos(LAST_LOCK));
-        let looked = set.locked_within(left.min(set.segment().patience()), |engine, guard, now| {
-            let statuses = |guard: &_| {
-                let judged = engine.judge(guard, wants, now)?;
-                Ok(set.statuses(judged, now))
-            };
-            let look = engine.look(guard, &mut self.place, wants, &set.clock(), now)?;
-            Ok(match look {
-                Look::Granted => Outcome::Granted,
-                Look::Refused => Outcome::Refused(statuses(guard)?),
-                Look::Waiting if !is_late && !is_interrupted => Outcome::Waiting,
+        let left = self.deadline.saturating_sub(now).max(last_lock());
+        let found = set.locked_within(left.min(set.lock_timeout()), |engine, guard, now| {
+            let judgement = |guard: &_| Ok(set.judgement(engine.judge(guard, wants, now)?, now));
+            Ok(match engine.look(guard, &mut self.place, wants, &set.clock(), now)? {
+                Look::Granted => Found::Granted,
+                Look::Refused => Found::Denied(judgement(guard)?),
+                Look::Waiting if !is_late && !is_interrupted => Found::Waiting,
                 Look::Waiting => {
                     let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
-                    let statuses = statuses(guard)?;
-                    let paused = engine.gate(guard, now)?.map(|at| at.saturating_sub(now));
+                    let judgement = judgement(guard)?;
+                    let pause = engine.gate(guard, now)?.map(|at| at.saturating_sub(now));
                     engine.leave(guard, &mut self.place, wants, now)?;
-                    Outcome::Late(statuses, ahead, paused)
+                    Found::Left { judgement, ahead, pause }
                 }
             })
-        });
-        match looked {
-            Ok(Outcome::Waiting) => None,
-            Ok(Outcome::Late(..)) if !is_late => Some(Err(AcquireError::Interrupted)),
-            Ok(Outcome::Late(statuses, ahead, paused)) => {
-                let paused = paused.map(Duration::from_nanos);
-                Some(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead, paused)))))
-            }
-            Ok(Outcome::Granted) => {
+        })?;
+        Ok(match found {
+            Found::Waiting => Polled::Waiting,
+            Found::Granted => {
                 let Place { ticket, admitted, .. } = self.place;
-                Some(Ok(ask.acquisition(set, &Granted { ticket, admitted })))
+                Polled::Granted(Grant { ticket, admitted })
             }
-            Ok(Outcome::Refused(statuses)) => match statuses.into_refusal() {
-                never @ AcquireError::Never { .. } => Some(Err(never)),
-                // It was impossible only for a while, and the place is gone.
-                _ => self.rejoin(set, ask),
-            },
-            Err(trouble) => {
-                self.abandon(set, ask);
-                Some(set.on_trouble(trouble, ask.label))
+            Found::Denied(judgement) if judgement.never().is_some() => Polled::Denied(judgement),
+            // The limits could not grant it only for a while, and the entry is gone.
+            Found::Denied(_) => self.rejoin(set, ask)?,
+            Found::Left { .. } if !is_late => Polled::Interrupted,
+            Found::Left { judgement, ahead, pause } => {
+                let cooling_down = pause.map(Duration::from_nanos);
+                Polled::TimedOut(Late { waited: self.waited(), judgement, ahead, cooling_down })
             }
-        }
-    }
-
-    /// Joins the queue anew.
-    fn rejoin(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
-        let patience = Patience { deadline: self.deadline, shares_doorbell: self.shares_doorbell };
-        Some(match set.enter(ask.wants, ask.owing, Some(patience)) {
-            Ok(Ok(Entered::Waiting(place))) => {
-                self.place = place;
-                return None;
-            }
-            Ok(Ok(Entered::Granted { ticket, admitted })) => {
-                Ok(ask.acquisition(set, &Granted { ticket, admitted }))
-            }
-            Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
-            Ok(Err(statuses)) => Err(statuses.into_refusal()),
-            Err(trouble) => set.on_trouble(trouble, ask.label),
         })
     }
 
-    /// Leaves the queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so when
-    /// it can.
-    pub(crate) fn abandon(&self, set: &LimitSet, ask: &Ask<'_>) {
+    /// Joins the wait queue anew.
+    fn rejoin(&mut self, set: &SharedSet, ask: &Ask<'_>) -> Result<Polled, SetError> {
+        let patience = Patience { deadline: self.deadline, shares_doorbell: self.shares_doorbell };
+        Ok(match set.enter(ask, Some(patience))? {
+            Outcome::Entered(Entered::Waiting(place)) => {
+                self.place = place;
+                Polled::Waiting
+            }
+            Outcome::Entered(Entered::Granted { ticket, admitted }) => {
+                Polled::Granted(Grant { ticket, admitted })
+            }
+            Outcome::Entered(_) => Polled::QueueFull,
+            Outcome::Denied(judgement) => Polled::Denied(judgement),
+        })
+    }
+
+    /// Leaves the wait queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so as
+    /// soon as it can.
+    pub(crate) fn leave(&self, set: &Arc<SharedSet>, ask: &Ask<'_>) {
         let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
-        let leave = move |set: &LimitSet, patience| {
-            set.locked_within(patience, |engine, guard, now| {
+        let leave = move |set: &SharedSet, lock_timeout| {
+            set.locked_within(lock_timeout, |engine, guard, now| {
                 if engine.leave(guard, &mut place.clone(), &wants, now)? != Look::Granted {
                     return Ok(());
                 }
@@ -342,92 +169,46 @@ impl Waiting {
                 engine.finish(guard, &charges, Ending::Cancelled, now)
             })
         };
-        // Nobody is left to tell.
-        let _ = set.or_in_background_within(clock::nanos(deferred::DROP_PATIENCE), leave);
+        // The caller is gone: there is no one to report an error to.
+        let _ = set.or_deferred_within(clock::nanos(DROP_LOCK_TIMEOUT), leave);
     }
+}
 
-    fn timed_out(
-        &self,
-        set: &LimitSet,
-        statuses: Statuses,
-        ahead: u64,
-        cooling_down: Option<Duration>,
-    ) -> TimedOut {
-        let waited = Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
-        let in_the_way: Vec<_> =
-            statuses.iter().filter(|it| !it.passed).map(|it| it.key.to_owned()).collect();
-        // It may have opened the set more than once.
+/// A participant that holds permits which a request lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The process number of the participant; 0 if it is dead.
+    pub pid: u64,
+    /// The name of its command, at most 16 bytes.
+    pub command: String,
+    /// Whether it is this very process.
+    pub is_this_process: bool,
+    /// The limit.
+    pub key: String,
+    /// How many permits it holds.
+    pub amount: u64,
+}
+
+impl SharedSet {
+    /// The participants that hold permits of these limits.
+    pub(crate) fn holders(&self, keys: &[String]) -> Vec<Holder> {
+        // This process may have opened the set more than once.
         let me = (u64::from(std::process::id()), clock::pid_namespace());
-        let participants = Stats::read(set.segment().view(), set.keys()).map(|stats| stats.participants);
+        let participants = Stats::read(self.segment().view(), self.keys()).map(|stats| stats.participants);
         let mut holders = Vec::new();
         for it in participants.unwrap_or_default() {
-            for (key, amount) in it.holds.into_iter().filter(|(key, _)| in_the_way.contains(key)) {
+            for (key, amount) in it.holds.into_iter().filter(|(key, _)| keys.contains(key)) {
+                let info = it.info.as_ref();
                 holders.push(Holder {
-                    pid: it.info.as_ref().map_or(0, |info| info.pid),
-                    command: it.info.as_ref().map_or_else(String::new, |info| info.command.clone()),
-                    is_this_process: it
-                        .info
-                        .as_ref()
-                        .is_some_and(|info| (info.pid, info.pid_namespace) == me),
+                    pid: info.map_or(0, |info| info.pid),
+                    command: info.map_or_else(String::new, |info| info.command.clone()),
+                    is_this_process: info.is_some_and(|info| (info.pid, info.pid_namespace) == me),
                     key,
                     amount,
                 });
             }
         }
-        TimedOut { waited, statuses, ahead, cooling_down, holders }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
-    use std::thread;
-
-    use super::*;
-    use crate::format::waiters::WaiterWord;
-    use crate::{ResourceLimit, Started};
-
-    const HOUR: Duration = Duration::from_secs(3_600);
-
-    /// Somebody asks for an hour while the lock is held, and then has to join the queue. Its deadline must lie an hour
-    /// after it asked, not after it had the lock.
-    fn asks_under_a_held_lock(ask: impl FnOnce(&LimitSet) + Send) {
-        let set = LimitSet::builder().limit(ResourceLimit::new("db", 1)).in_memory().unwrap();
-        let held = set.try_acquire(()).unwrap();
-        let engine = set.engine();
-        let guard = engine.block.lock(set.segment().participant().unwrap(), NEVER).unwrap().guard();
-        let before = clock::monotonic();
-        thread::scope(|scope| {
-            scope.spawn(|| ask(&set));
-            while engine.block.sleepers.load(Relaxed) == 0 {
-                thread::yield_now();
-            }
-            let waits_for_the_lock = clock::monotonic();
-            guard.unlock().unwrap();
-            while set.stats().unwrap().waiters == 0 {
-                thread::yield_now();
-            }
-            let deadline = engine.waiters.words[WaiterWord::Deadline.place()].load(Relaxed);
-            held.release().unwrap();
-            let hour = clock::nanos(HOUR);
-            assert!((before + hour..=waits_for_the_lock + hour).contains(&deadline));
-        });
-    }
-
-    #[test]
-    fn the_wait_for_the_lock_and_the_wait_in_the_queue_have_one_deadline() {
-        asks_under_a_held_lock(|set| drop(set.acquire_timeout((), HOUR).unwrap()));
-    }
-
-    #[test]
-    fn a_wait_that_was_only_started_has_the_same_deadline() {
-        asks_under_a_held_lock(|set| {
-            let Started::Waiting(future) = set.start_acquire((), Some(HOUR)).unwrap() else { panic!("held") };
-            // Until the grant, or the other thread might not see that it waits.
-            while set.stats().unwrap().waiters > 0 {
-                thread::yield_now();
-            }
-            drop(future);
-        });
+        holders
     }
 }

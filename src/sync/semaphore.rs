@@ -6,7 +6,7 @@ use super::bound::BoundBlock;
 use crate::protocol::{NEVER, Semaphore, Take, Until};
 use crate::segment::error::SyncError;
 use crate::segment::{LockStatistics, SemaphoreState};
-use crate::shared::deferred::{self, DROP_PATIENCE};
+use crate::shared::deferred::{self, DROP_LOCK_TIMEOUT};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
@@ -176,7 +176,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if self.permits > 0 && self.epoch == fork::epoch() {
             // A destructor must not hang, and has nobody to tell.
-            let _ = self.give_back(Until::Within(clock::nanos(DROP_PATIENCE)));
+            let _ = self.give_back(Until::Within(clock::nanos(DROP_LOCK_TIMEOUT)));
         }
     }
 }

@@ -44,7 +44,7 @@ impl Driver for World {
                 Ok(statuses) => json!({ "status": "ok", "limits": by_key(&statuses) }),
                 Err(refusal) => refused(&refusal),
             },
-            "charge" => match asked(self.set(step), step, |set, request| set.check_rate(request)) {
+            "charge" => match asked(self.set(step), step, |set, request| set.try_charge(request)) {
                 Ok(charged) => json!({ "status": "ok", "enforced": charged.enforced }),
                 Err(refusal) => refused(&refusal),
             },

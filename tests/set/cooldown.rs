@@ -147,8 +147,8 @@ fn a_cancel_or_a_mere_charge_is_no_success(world: World) {
     set.try_acquire([("tokens", 1)]).unwrap().rate_limited(None).unwrap();
     set.advance(10 * SECOND).unwrap();
     set.try_acquire([("tokens", 1)]).unwrap().cancel().unwrap();
-    set.check_rate([("tokens", 1)]).unwrap();
-    set.check_and_wait([("tokens", 1)], None).unwrap();
+    set.try_charge([("tokens", 1)]).unwrap();
+    set.charge([("tokens", 1)]).unwrap();
     let failed = set.run([("tokens", 1)], |_| Err::<(), _>("no"));
     assert!(failed.is_err());
     assert_eq!(set.stats().unwrap().cooldown.consecutive, 1);
@@ -334,9 +334,9 @@ fn charges_are_held_up_like_acquisitions(world: World) {
     let set = world.open(&pausing());
     let mut held = set.try_acquire([("tokens", 1)]).unwrap();
     set.pause(MINUTE).unwrap();
-    assert!(matches!(set.check_rate([("tokens", 1)]), Err(AcquireError::CoolingDown { .. })));
+    assert!(matches!(set.try_charge([("tokens", 1)]), Err(AcquireError::CoolingDown { .. })));
     assert!(matches!(held.acquire_more([("tokens", 1)]), Err(AcquireError::CoolingDown { .. })));
-    let late = set.check_and_wait([("tokens", 1)], Some(Duration::from_millis(1)));
+    let late = set.charge_timeout([("tokens", 1)], Duration::from_millis(1));
     assert!(matches!(late, Err(AcquireError::TimedOut(_))));
     assert!(matches!(held.update("connections", 7), Err(UsageError::AboveRequested { .. })));
     held.release().unwrap();

@@ -85,7 +85,7 @@ fn what_is_over_is_used_again_and_says_only_what_is_new(world: World) {
     let mut held = set.try_acquire(&all).unwrap();
     held.release_in_place().unwrap_err();
     let first = held.ticket();
-    assert!(set.acquire_again(&some, None, &mut held).unwrap());
+    assert!(held.acquire_again(&set, &some, None).unwrap());
     assert!(held.ticket() > first && held.enforced());
     let charged = ["input", "output", "call_count", "connections"].map(|key| held.charged(key));
     assert_eq!(charged, [None, Some(7), Some(1), Some(2)]);
@@ -99,16 +99,16 @@ fn what_is_not_over_or_of_another_set_is_not_used_again(world: World) {
     let (set, other) = (reporting(world), reporting(world));
     let request = set.request().amount("connections", 4).build().unwrap();
     let mut held = set.try_acquire(&request).unwrap();
-    assert!(!set.acquire_again(&request, None, &mut held).unwrap(), "it still holds something");
+    assert!(!held.acquire_again(&set, &request, None).unwrap(), "it still holds something");
     let mut over = other.try_acquire([("connections", 1)]).unwrap();
     over.release_in_place().unwrap();
     held.release().unwrap();
-    assert!(!set.acquire_again(&request, None, &mut over).unwrap(), "it is of another set");
+    assert!(!over.acquire_again(&set, &request, None).unwrap(), "it is of another set");
     assert_eq!((set.holds(), other.holds()), (vec![], vec![]));
     let mut over = set.try_acquire(&request).unwrap();
     over.release_in_place().unwrap();
     let all = set.try_acquire(&request).unwrap();
-    assert!(!set.acquire_again(&request, None, &mut over).unwrap(), "it is not there");
+    assert!(!over.acquire_again(&set, &request, None).unwrap(), "it is not there");
     drop(over);
     assert_eq!(set.holds(), pairs([("connections", 4)]));
     drop(all);

@@ -41,7 +41,7 @@ fn impatient(policy: OnUnavailable) -> limitset::LimitSetBuilder {
 /// Whether this is the stopped process holding the lock.
 fn is_busy(why: &Unavailable, worker: &Worker) -> bool {
     let pid = u64::try_from(worker.pid().as_raw()).unwrap();
-    matches!(why, Unavailable::Busy { slot: 2, pid: found } if *found == pid)
+    matches!(why, Unavailable::LockTimeout(holder) if (holder.slot, holder.pid) == (2, pid))
 }
 
 pub(crate) fn denied() {

@@ -75,7 +75,7 @@ pub(crate) fn stuck() {
     dead.kill();
     for answer in [queue.take().map(drop), queue.push(3, b""), queue.drain(), queue.close()] {
         let Err(QueueError::Unavailable(why)) = answer else { panic!("{answer:?}") };
-        assert!(matches!(*why, Unavailable::Busy { .. }), "{why}");
+        assert!(matches!(*why, Unavailable::LockTimeout(_)), "{why}");
     }
     // What is said of an item is not lost.
     assert!(matches!(item.done(), Err(QueueError::Unavailable(_))));

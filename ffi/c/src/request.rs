@@ -435,7 +435,7 @@ pub unsafe extern "C" fn limitset_charge(
         // SAFETY: the caller vouches.
         let is_enforced = unsafe { args::maybe_out(is_enforced, "is_enforced") }?;
         let ask = |set: &LimitSet, request: Request<'_>| {
-            let charged = set.check_rate(request)?;
+            let charged = set.try_charge(request)?;
             if let Some(to) = is_enforced {
                 *to = charged.enforced.into();
             }

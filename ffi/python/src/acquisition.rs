@@ -131,7 +131,7 @@ impl Inner {
         timeout: Option<Duration>,
     ) -> Result<bool, AcquireError> {
         let State::Held(over) = &mut self.state else { return Ok(false) };
-        let is_granted = set.get().set.acquire_again(request, timeout, over)?;
+        let is_granted = over.acquire_again(&set.get().set, request, timeout)?;
         if is_granted {
             self.is_released = false;
             self.home = Some(set.clone().unbind());

@@ -70,7 +70,7 @@ fn acquire_or_why(
         }
         AcquireError::Queued { .. } | AcquireError::CoolingDown { .. } | AcquireError::QueueFull { .. } => {
             if let Some(set) = set
-                && let Ok(found) = set.standing(asked.pairs().as_slice())
+                && let Ok(found) = set.status(asked.pairs().as_slice())
             {
                 fields.set_item("statuses", statuses(py, &found, Some(set))?)?;
             }

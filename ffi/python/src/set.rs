@@ -284,7 +284,7 @@ impl LimitSet {
     /// LimitDenied.
     #[pyo3(signature = (requested = None))]
     fn charge(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        match self.ask(requested, |request| self.set.check_rate(request))? {
+        match self.ask(requested, |request| self.set.try_charge(request))? {
             Ok(_) => Ok(()),
             Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
         }

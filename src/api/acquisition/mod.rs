@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::api::cooldown::Pause;
 use crate::api::error::{AcquireError, UsageError};
+use crate::api::ladder::{Admission, grant_or_refusal};
 use crate::api::request::Request;
 use crate::api::set::LimitSet;
 use crate::engine::{Admitted, Charge, Ending, Report, Table, Trial, Wants};
 use crate::limit::MAX_CAPACITY;
-use crate::shared::events;
-use crate::shared::ops::Granted;
+use crate::shared::acquire::{Ask, Grant};
+use crate::shared::admin::Pause;
 use crate::sys::free_list::{Recycle, Recycled, Spares};
 use crate::sys::{clock, fork};
 
@@ -74,12 +74,20 @@ struct Held {
 impl Held {
     /// Says anew whatever it says: what was granted, reports being owed of the limits in `owing`.
     #[inline(always)]
-    fn begin(&mut self, wants: &Wants, owing: u64, table: &Table, granted: &Granted) {
+    fn begin(&mut self, wants: &Wants, owing: u64, table: &Table, granted: &Grant) {
         self.wants.copy(wants);
         self.owing = owing & table.reporting() & wants.demand();
         (self.named, self.ticket, self.admitted) = (wants.named(), granted.ticket, granted.admitted);
         (self.epoch, self.pool_index) = (fork::epoch(), None);
         (self.is_spread, self.is_enforced, self.is_over) = (false, true, false);
+    }
+
+    /// Becomes the record of an admission.
+    fn admit(&mut self, ask: &Ask<'_>, table: &Table, admission: Admission) {
+        match admission {
+            Admission::Granted(grant) => self.begin(ask.wants, ask.owing, table, &grant),
+            Admission::NotEnforced => *self = Self { epoch: fork::epoch(), ..Self::default() },
+        }
     }
 
     /// What is charged, limit by limit, to be changed.
@@ -122,7 +130,7 @@ impl Recycle for Held {
 impl<S: Borrow<LimitSet>> Acquisition<S> {
     /// Owing reports of the limits in `owing`, of those that need one.
     #[inline(always)]
-    pub(crate) fn new(set: S, wants: &Wants, owing: u64, granted: &Granted) -> Self {
+    pub(crate) fn new(set: S, wants: &Wants, owing: u64, granted: &Grant) -> Self {
         let mut held = Recycled::<S, Held>::used_or_new(set);
         let (set, grant) = held.both();
         grant.begin(wants, owing, &set.borrow().keys().table, granted);
@@ -133,13 +141,6 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         let mut held = Recycled::used_or_new(set);
         *held = Held { epoch: fork::epoch(), ..Held::default() };
         Self { held }
-    }
-
-    /// The same acquisition, which knows its set in another way.
-    pub(crate) fn of<T: Borrow<LimitSet>>(mut self, set: T) -> Acquisition<T> {
-        let mut held = Recycled::<T, Held>::used_or_new(set);
-        *held = std::mem::replace(&mut *self.held, Held { is_over: true, ..Held::default() });
-        Acquisition { held }
     }
 
     /// Its end says nothing about the other side.
@@ -180,7 +181,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
 
     /// How much of a limit is charged or held now; none if it was left alone.
     pub fn charged(&self, key: &str) -> Option<u64> {
-        let limit = self.set().keys().find(key).ok()?;
+        let limit = self.set().keys().find(key)?;
         let found = self.held.charged().find(|(of, _)| *of == limit).map(|(_, charged)| charged);
         found.or((self.held.named >> limit & 1 != 0).then_some(0))
     }
@@ -251,7 +252,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if self.held.epoch != fork::epoch() {
             return Err(AcquireError::Forked);
         }
-        let Granted { ticket, admitted } = self.set().try_enter(&wants, !self.held.owed())??;
+        let ask = Ask { wants: &wants, owing: !self.held.owed(), label: None };
+        let Grant { ticket, admitted } =
+            grant_or_refusal(self.set().shared(), self.set().shared().try_acquire(&ask)?)?;
         if wants.demand() != 0 {
             // What the other side says from now on is about what was admitted last.
             self.held.admitted = admitted;
@@ -313,17 +316,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     ///
     /// [`UsageError::Unavailable`] if the lock stays busy; it is done as soon as it is free.
     pub fn rate_limited(self, retry_after: Option<Duration>) -> Result<Pause, UsageError> {
-        let set = self.set().clone();
+        let set = self.set().shared().clone();
         let (charges, report) = self.into_report(retry_after)?;
-        let pause = move |set: &LimitSet, patience| {
-            set.locked_within(patience, |engine, guard, now| {
-                let paused = engine.rate_limited(guard, &charges, report, now)?;
-                Ok(Pause::new(&paused, now))
-            })
-        };
-        let paused = set.or_in_background(pause)?;
-        events::paused(&set, &paused);
-        Ok(paused)
+        Ok(set.report_rate_limited(charges, report)?)
     }
 
     /// What was charged, and what there is to report, for whoever ends the acquisition.
@@ -353,7 +348,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
 
     /// The charge of a limit, and its place.
     fn find(&mut self, key: &str) -> Result<(usize, Charge), UsageError> {
-        let limit = self.set().keys().find(key).ok().filter(|limit| self.held.named >> limit & 1 != 0);
+        let limit = self.set().keys().find(key).filter(|limit| self.held.named >> limit & 1 != 0);
         let Some(limit) = limit else {
             let names = (0..u64::BITS as usize).filter(|limit| self.held.named >> limit & 1 != 0);
             let held = names.map(|limit| self.set().keys().name(limit)).collect::<Vec<_>>().join(", ");
@@ -396,7 +391,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             return Ok(0);
         }
         let before = *charge;
-        let charged = set.locked(|engine, guard, now| engine.recharge(guard, &before, to, now))?;
+        let charged = set.shared().settle(&before, to)?;
         charge.charged = charged;
         charge.owes_report = false;
         Ok(before.charged.saturating_sub(charged))

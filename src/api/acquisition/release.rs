@@ -3,10 +3,11 @@
 use std::borrow::Borrow;
 
 use super::Acquisition;
-use crate::api::error::{AcquireError, RunError, Trouble, Unavailable, UsageError};
+use crate::api::error::{AcquireError, RunError, UsageError};
 use crate::api::set::LimitSet;
-use crate::engine::{Charge, Ending, Time};
-use crate::shared::deferred::{self, DROP_PATIENCE};
+use crate::engine::Ending;
+use crate::shared::deferred::DROP_LOCK_TIMEOUT;
+use crate::shared::error::SetError;
 use crate::sys::{clock, fork};
 
 impl<S: Borrow<LimitSet>> Acquisition<S> {
@@ -50,11 +51,11 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             if permits == 0 {
                 return Ok(());
             }
-            if set.give_at_once(&self.held.wants, permits)? {
+            if set.shared().release_fast(&self.held.wants, permits)? {
                 return Ok(());
             }
         }
-        self.end_with_guard(ending, patience.unwrap_or_else(|| self.set().segment().patience()))
+        self.end_with_guard(ending, patience.unwrap_or_else(|| self.set().shared().lock_timeout()))
     }
 
     /// The same whatever there is to do.
@@ -71,8 +72,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if !needs_lock {
             return Ok(());
         }
-        let finished = set.finish(held.spread(table), ending, patience);
-        finished.map_err(|trouble| self.end_later(ending, trouble).into())
+        let finished = set.shared().finish(held.spread(table), ending, patience);
+        finished.map_err(|error| self.end_later(ending, error).into())
     }
 
     /// Lets go of it without an end: what it holds is returned otherwise.
@@ -82,33 +83,16 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
 
     /// For destructors, which must not hang, and have nobody to tell.
     fn end_unasked(&mut self, ending: Ending) {
-        let _ = self.end(ending, Some(clock::nanos(DROP_PATIENCE)));
+        let _ = self.end(ending, Some(clock::nanos(DROP_LOCK_TIMEOUT)));
     }
 
-    /// If somebody was stopped while holding the lock, another thread waits for it.
+    /// Ends it in the background if the lock timeout expired.
     #[cold]
-    fn end_later(&self, ending: Ending, trouble: Trouble) -> Trouble {
-        if let Trouble::Unavailable(Unavailable::Busy { .. }) = trouble {
-            let (set, charges) = (self.set().clone(), self.held.charges.clone());
-            deferred::run(move || drop(set.finish(&charges, ending, u64::MAX)));
+    fn end_later(&self, ending: Ending, error: SetError) -> SetError {
+        if error.is_lock_timeout() {
+            self.set().shared().finish_deferred(self.held.charges.to_vec(), ending);
         }
-        trouble
-    }
-}
-
-impl LimitSet {
-    /// Ends an acquisition.
-    #[inline]
-    fn finish(&self, charges: &[Charge], ending: Ending, patience: u64) -> Result<(), Trouble> {
-        self.locked_at_no_time(patience, |engine, guard| {
-            let needs_time = engine.end_needs_time(guard, ending)?;
-            let now = if needs_time {
-                engine.now(guard, self.clock().reading())?
-            } else {
-                engine.last_now(guard)?
-            };
-            engine.finish(guard, charges, ending, now)
-        })
+        error
     }
 }
 

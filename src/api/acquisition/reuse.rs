@@ -1,19 +1,20 @@
-//! Again: an acquisition that is over comes to hold something new, where it stands.
+//! An acquisition that has ended acquires again, in place.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Acquisition;
 use crate::api::error::AcquireError;
+use crate::api::ladder::Ladder;
 use crate::api::request::{Request, ResolvedRequest};
-use crate::api::set::LimitSet;
 use crate::engine::Wants;
-use crate::shared::events;
+use crate::shared::acquire::Ask;
 
-impl LimitSet {
-    /// As [`start_acquire`](Self::start_acquire), into `over`, an acquisition of this set that has ended: for bindings,
-    /// whose objects can be used again, since making an acquisition, moving it into an object and dropping it costs as
-    /// much as what it is made for. False if it is not to be had at once, or if `over` holds something or belongs to
-    /// another set: nothing has happened then. Not covered by semantic versioning.
+impl Acquisition {
+    /// Acquires again as [`start_acquire`](crate::LimitSet::start_acquire) does, in place, after this acquisition has ended:
+    /// for bindings, whose objects can be used again, since making an acquisition, moving it into an object and dropping
+    /// it costs as much as the acquisition itself. False if it is not granted at once, or if this acquisition has not ended
+    /// or belongs to another set: nothing has happened then. Not covered by semantic versioning.
     ///
     /// # Errors
     ///
@@ -21,28 +22,27 @@ impl LimitSet {
     #[doc(hidden)]
     #[inline]
     pub fn acquire_again(
-        &self,
+        &mut self,
+        set: &crate::LimitSet,
         request: &ResolvedRequest,
         timeout: Option<Duration>,
-        over: &mut Acquisition,
     ) -> Result<bool, AcquireError> {
-        if !over.held.is_over || !over.set().is_same(self) {
+        if !self.held.is_over || !Arc::ptr_eq(self.set().shared(), set.shared()) {
             return Ok(false);
         }
         let request = Request::from(request);
         let mut scratch = Wants::none();
-        let wants = self.keys().wants(&request, &mut scratch)?;
-        match self.enter_at_once(wants, u64::MAX, self.first_patience(timeout)) {
-            Ok(Some(granted)) => {
-                events::granted(self, request.name(), granted.ticket);
-                over.held.begin(wants, u64::MAX, &self.keys().table, &granted);
-                Ok(true)
-            }
-            Ok(None) => Ok(false),
-            Err(trouble) => {
-                *over = self.on_trouble(trouble, request.name())?;
-                Ok(true)
-            }
-        }
+        let wants = set.keys().wants(&request, &mut scratch)?;
+        let ask = Ask { wants, owing: u64::MAX, label: request.name() };
+        let fast = set.shared().try_fast(&ask, set.shared().first_lock_timeout(timeout));
+        let held = &mut self.held;
+        Ladder::new(set.shared(), &ask).climb(
+            fast,
+            |admission| {
+                held.admit(&ask, &set.keys().table, admission);
+                true
+            },
+            |_| Ok(false),
+        )
     }
 }

@@ -226,7 +226,7 @@ mod tests {
         let set = LimitSet::builder().limits(limits).in_memory().unwrap();
         let held = set.try_acquire(()).unwrap();
         let Started::Waiting(waiting) = set.start_acquire((), None).unwrap() else { panic!("it is held") };
-        let (engine, map) = (set.engine(), set.engine().table.map);
+        let (engine, map) = (set.shared().engine(), set.shared().engine().table.map);
         let numbers =
             || (0..8).map(|limit| engine.block.words[map.rule(limit, RuleWord::Capacity)].load(SeqCst));
         engine.block.words[map.link(1, LinkWord::Slot)].store(0, SeqCst);

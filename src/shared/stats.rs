@@ -1,19 +1,18 @@
 //! Observe: a set at one instant, for participants and for those who only look.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use crate::api::cooldown::CooldownStats;
-use crate::api::request::Keys;
+use super::SharedSet;
+use super::error::SetError;
+use super::keys::Keys;
 use crate::engine::Table;
+use crate::format::header::Header;
 use crate::format::state::{LimitWord, RuleWord, StateMap};
+use crate::format::work::{List, WorkWord};
 use crate::limit::Clock;
-use crate::limit::{Definition, Limit};
 use crate::protocol::Participant;
-use crate::queue::QueueStats;
-use crate::segment::error::{AttachError, SyncError};
-use crate::segment::{Observer, ParticipantInfo, View};
+use crate::segment::error::SyncError;
+use crate::segment::{ParticipantInfo, View};
 use crate::sys::clock;
 
 /// A set at one instant.
@@ -196,43 +195,118 @@ fn participants(view: &View, keys: &Keys, get: impl Fn(usize) -> u64) -> Vec<Par
     found
 }
 
-/// A set attached to for reading only; made by [`LimitSet::observe`](crate::LimitSet::observe).
-#[derive(Clone)]
-pub struct SetObserver {
-    observer: Observer,
-    definition: Arc<Definition>,
-    keys: Arc<Keys>,
+/// How a set pauses, at one instant; see [`Stats`](crate::Stats).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CooldownStats {
+    /// How many pauses there have been.
+    pub generation: u64,
+    /// How long the pause still lasts, if one does.
+    pub remaining: Option<Duration>,
+    /// How long until somebody is admitted: the pause, or a gap of the slow start. None: at once.
+    pub next_admission: Option<Duration>,
+    /// How many pauses in a row, since something last went well.
+    pub consecutive: u64,
+    /// How many took part in the last pause: who began it, and whose reports of "too many requests" it absorbed. Counted
+    /// are reports: a process that makes several requests at one time may be several.
+    pub participants: u64,
+    /// How many reports began no pause, over all pauses.
+    pub absorbed: u64,
+    /// How many more admissions the slow start spaces.
+    pub slow_admissions: u64,
 }
 
-impl SetObserver {
-    pub(crate) fn new(observer: Observer) -> Result<Self, AttachError> {
-        let view = observer.view();
-        let definition = view.definition.clone().ok_or_else(|| AttachError::NotASet { path: view.path() })?;
-        let keys = Arc::new(Keys::new(&definition.limits, view.table()));
-        Ok(Self { observer, definition, keys })
+impl CooldownStats {
+    pub(crate) fn read(get: impl Fn(usize) -> u64, now: u64) -> Self {
+        let left = |word| get(word).checked_sub(now).filter(|left| *left > 0).map(Duration::from_nanos);
+        Self {
+            generation: get(StateMap::COOLDOWN_GENERATION),
+            remaining: left(StateMap::COOLDOWN_UNTIL),
+            next_admission: left(StateMap::NEXT_ADMISSION),
+            consecutive: get(StateMap::COOLDOWN_COUNT),
+            participants: get(StateMap::COOLDOWN_REPORTS),
+            absorbed: get(StateMap::COOLDOWN_ABSORBED),
+            slow_admissions: get(StateMap::SLOW_ADMISSIONS_LEFT),
+        }
+    }
+}
+
+/// A work queue at one instant; counts of what ever happened are exact whoever was killed when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueStats {
+    /// How many items there is room for.
+    pub capacity: u64,
+    /// Waiting for a worker.
+    pub ready: u64,
+    /// Waiting for the end of the set's pause.
+    pub parked: u64,
+    /// Waiting for their own time to be tried again.
+    pub delayed: u64,
+    /// With a worker.
+    pub leased: u64,
+    /// Results that nobody has collected.
+    pub results: u64,
+    /// Items that were given up, and that nobody has collected.
+    pub dead_letters: u64,
+    /// Whether nothing more can be pushed.
+    pub is_closed: bool,
+    /// How many items were ever pushed.
+    pub pushed: u64,
+    /// How often an item was handed out.
+    pub taken: u64,
+    /// How many items were done.
+    pub done: u64,
+    /// How often an item was put off to be tried again.
+    pub retried: u64,
+    /// How often an item was parked because the other side wanted less.
+    pub rate_limited: u64,
+    /// How often a parked item was handed out again.
+    pub redistributed: u64,
+    /// How often an item came back from a worker that died.
+    pub returned: u64,
+    /// How many items became dead letters.
+    pub dead_lettered: u64,
+}
+
+impl QueueStats {
+    /// Items that are not finished.
+    pub fn unfinished(&self) -> u64 {
+        // Words of others: they need not make sense.
+        [self.parked, self.delayed, self.leased].into_iter().fold(self.ready, u64::saturating_add)
     }
 
-    /// The set at one instant. Waits for nobody: where a writer died in the middle, what it had begun is left out.
-    ///
-    /// # Errors
-    ///
-    /// If a living writer is stopped in the middle, or the segment is damaged.
-    pub fn stats(&self) -> Result<Stats, SyncError> {
-        Stats::read(self.observer.view(), &self.keys)
+    pub(crate) fn read(header: &Header, map: &StateMap, get: impl Fn(usize) -> u64) -> Option<Self> {
+        if header.items == 0 {
+            return None;
+        }
+        let word = |word| get(map.work(word));
+        let length = |list| word(WorkWord::Length(list));
+        Some(Self {
+            capacity: header.items.into(),
+            ready: length(List::Ready),
+            parked: length(List::Parked),
+            delayed: length(List::Delayed),
+            leased: word(WorkWord::Leased),
+            results: length(List::Results),
+            dead_letters: length(List::DeadLetters),
+            is_closed: word(WorkWord::Closed) != 0,
+            pushed: word(WorkWord::Pushed),
+            taken: word(WorkWord::Taken),
+            done: word(WorkWord::Done),
+            retried: word(WorkWord::Retried),
+            rate_limited: word(WorkWord::Parkings),
+            redistributed: word(WorkWord::Redistributed),
+            returned: word(WorkWord::Returned),
+            dead_lettered: word(WorkWord::DeadLettered),
+        })
     }
+}
 
-    /// The limits as they were declared, in order.
-    pub fn limits(&self) -> &[Limit] {
-        &self.definition.limits
-    }
-
-    /// The config map of the set.
-    pub fn config(&self) -> &BTreeMap<String, String> {
-        &self.definition.config
-    }
-
-    /// The segment that the set lives in.
-    pub fn segment(&self) -> &Observer {
-        &self.observer
+impl SharedSet {
+    /// The set at one instant.
+    pub(crate) fn stats(&self) -> Result<Stats, SetError> {
+        self.participant()?;
+        Ok(Stats::read(self.segment().view(), self.keys())?)
     }
 }
