@@ -7,8 +7,8 @@
 //! | at | latest instant at which a decision was made |
 //! | remainder | theoretical arrival time, part of a nanosecond, in units of 1/capacity |
 //!
-//! The interval between units is a fraction, window/capacity nanoseconds, and never rounded: all sums here are in
-//! units of 1/capacity nanoseconds, in which a unit takes `window` and a nanosecond is `capacity`.
+//! The interval between units is a fraction, window/capacity nanoseconds, and never rounded: all sums here
+//! are in units of 1/capacity nanoseconds, in which a unit takes `window` and a nanosecond is `capacity`.
 
 use super::parts::{Changes, Method, Rule, State, Verdict, Word, divide, divide_up, left, low, signed};
 

@@ -1,5 +1,5 @@
-//! Each algorithm against its exact model, over random schedules: clocks that stand still, creep, jump by years
-//! and step back; requests, reports, refunds, resets and new numbers.
+//! Each algorithm against its exact model, over random schedules: clocks that stand still, creep, jump by
+//! years and step back; requests, reports, refunds, resets and new parameters.
 
 use super::{Algorithm, Limiter, Random, Rule, model, rules};
 
