@@ -72,7 +72,7 @@ fn a_burst_must_fill_within_a_lifetime() {
 fn a_setting_that_the_algorithm_does_not_know_is_refused() {
     for algorithm in WINDOWED {
         let found = refusal(RateLimit::per_day("t", 10).burst(5).algorithm(algorithm)).to_string();
-        assert!(found.contains(&format!("a burst of 5, which {algorithm} does not know")), "{found}");
+        assert!(found.contains(&format!("a burst of 5, which {algorithm} does not support")), "{found}");
     }
     for algorithm in Algorithm::ALL {
         let outcome = validate(&[CallLimit::per_day(10).resolution(5).algorithm(*algorithm).into()]);
@@ -99,7 +99,7 @@ fn a_set_has_at_most_64_limits() {
         |count| (0..count).map(|it| ResourceLimit::new(format!("r{it}"), 1).into()).collect::<Vec<Limit>>();
     assert_eq!(validate(&limits(64)), Ok(()));
     let found = validate(&limits(66)).unwrap_err().to_string();
-    assert_eq!(found, "limit \"r64\" is one too many: there are 66, a set has at most 64; use several sets");
+    assert_eq!(found, "too many limits: 66, \"r64\" is the first beyond 64; use several sets");
 }
 
 #[test]

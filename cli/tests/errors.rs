@@ -83,7 +83,7 @@ fn errors_of_grammar_point_at_the_character() {
         &["create", &name, "--limit", "a=1/s:fixed_window:burst=2"],
         2,
         "bad_limit",
-        "does not know",
+        "does not support",
     );
     run(&["create", &name]).ends(2);
     let ran = run(&["fly", "--json"]).ends(2);

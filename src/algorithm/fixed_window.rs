@@ -1,5 +1,5 @@
-//! Fixed window: a counter that begins anew with every window. Windows are aligned to the Unix epoch as the
-//! wall clock stood when the set was made, so a window of a day is a day of UTC.
+//! Fixed window: a counter that starts again with every window. Windows are aligned to the Unix epoch by the
+//! wall clock at the set's creation, so a window of a day is a day of UTC.
 //!
 //! | word | meaning |
 //! | --- | --- |
@@ -7,8 +7,8 @@
 //! | at | number of the window, from the epoch |
 //! | remainder | unused |
 //!
-//! Each new window pays for one capacity of what was used: all of it, unless there is debt.
-//! Up to twice the capacity passes within one window's length, around an edge.
+//! Each new window pays for at most one capacity of earlier use: for all of it, unless there is debt. Around
+//! an edge, up to twice the capacity passes within one window's length.
 
 use super::parts::{Changes, Method, Rule, State, Verdict, Word, carried_over, divide, divide_up, left, low};
 
@@ -39,7 +39,7 @@ fn window_of(rule: &Rule, now: u64) -> u64 {
     low(divide(u128::from(now) + u128::from(rule.wall_offset), rule.window).0)
 }
 
-/// Set time at which a window begins.
+/// Returns the set time at which a window begins.
 fn beginning(rule: &Rule, window: u128) -> u64 {
     low(window.saturating_mul(u128::from(rule.window)).saturating_sub(u128::from(rule.wall_offset)))
 }
@@ -84,7 +84,7 @@ impl Method for FixedWindow {
 
     fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes {
         let counter = Counter::read(rule, state, now);
-        // The instant in question is in the counter's window, be the clock behind it or not.
+        // The relevant instant lies in the counter's window, even if the clock is behind it.
         let now = now.max(beginning(rule, counter.window.into()));
         let used = carried_over(counter.used, rule.capacity, new.capacity).into();
         Counter { used, window: window_of(new, now) }.changes()

@@ -1,20 +1,20 @@
-//! Generic cell rate algorithm: remembers when the next unit would arrive if units came evenly, window/capacity
-//! apart. A request may be ahead of that by the time of a burst.
+//! Generic cell rate algorithm: remembers when the next unit would arrive if units came evenly,
+//! window/capacity apart. A request may be ahead of that instant by the time that a burst takes.
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | level | theoretical arrival time, whole nanoseconds |
-//! | at | latest instant that was decided about |
+//! | at | latest instant at which a decision was made |
 //! | remainder | theoretical arrival time, part of a nanosecond, in units of 1/capacity |
 //!
-//! The interval between units is a fraction, window/capacity nanoseconds, and never rounded: all sums here are in
-//! units of 1/capacity nanoseconds, in which a unit takes `window` and a nanosecond is `capacity`.
+//! The interval between units is a fraction, window/capacity nanoseconds, and never rounded: all sums here
+//! are in units of 1/capacity nanoseconds, in which a unit takes `window` and a nanosecond is `capacity`.
 
 use super::parts::{Changes, Method, Rule, State, Verdict, Word, divide, divide_up, left, low, signed};
 
 pub(crate) struct Gcra;
 
-/// How far the theoretical arrival time is ahead of an instant.
+/// The time from an instant to the theoretical arrival time.
 struct Arrival {
     ahead: u128,
     at: u64,
@@ -42,7 +42,7 @@ impl Arrival {
     }
 }
 
-/// Time that so many units take.
+/// Returns the time that `units` take, in units of 1/capacity nanoseconds.
 #[inline(always)]
 fn time_of(rule: &Rule, units: u64) -> u128 {
     u128::from(units) * u128::from(rule.window)

@@ -1,5 +1,5 @@
-//! Leaky bucket, as a meter: what is used raises the level, which leaks at a constant rate and must not rise
-//! above the burst. With a burst of 1 units are strictly spaced, window/capacity apart.
+//! Leaky bucket, as a meter: each admission raises the level, which leaks at a constant rate and must not
+//! rise above the burst. With a burst of 1, units are strictly spaced, window/capacity apart.
 //!
 //! | word | meaning |
 //! | --- | --- |

@@ -1,10 +1,10 @@
-//! What every algorithm is written in: a limit's words, the rule, changes, verdicts, and the [`Method`] itself.
+//! Building blocks of all algorithms: state words, the rule, changes, verdicts, and the [`Method`] trait.
 
 use std::num::{NonZeroU64, NonZeroU128};
 
 use super::{Algorithm, MAX_CAPACITY, MAX_RESOLUTION, MAX_WINDOW_NANOS};
 
-/// One word of a limit's state. What it means is the algorithm's business.
+/// One word of a limit's state. Each algorithm defines the meaning of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
     Level,
@@ -14,7 +14,7 @@ pub(crate) enum Word {
     Cell(u32),
 }
 
-/// The words of one limit, to be read. They are somebody else's bytes: any value is possible in any of them.
+/// Read access to the state words of one limit. Other processes write them, so any word may hold any value.
 pub(crate) trait State: Copy {
     fn word(&self, word: Word) -> u64;
 }
@@ -25,13 +25,14 @@ impl<F: Fn(Word) -> u64 + Copy> State for F {
     }
 }
 
-/// Most cells that one operation changes.
+/// The largest number of cells that one operation changes.
 const MOST_CELLS: usize = 3;
 
-/// Words to write: any of the three, and at most [`MOST_CELLS`] cells. An acquire or a refund changes three at most.
+/// Words to write: any of the three, and at most [`MOST_CELLS`] cells. An acquire or a refund changes at most
+/// three words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
-    // Apart, not in a list: so they stay in registers, where most of what is admitted is decided.
+    // Separate fields and not a list, so that most decisions keep them in registers.
     pub(crate) level: Option<u64>,
     pub(crate) at: Option<u64>,
     pub(crate) remainder: Option<u64>,
@@ -43,7 +44,7 @@ impl Changes {
     pub(crate) const NONE: Self =
         Self { level: None, at: None, remainder: None, cells: [(0, 0); MOST_CELLS], cell_count: 0 };
 
-    /// One more word.
+    /// Adds a word to write.
     #[inline(always)]
     pub(crate) fn set(mut self, word: Word, value: u64) -> Self {
         match word {
@@ -62,36 +63,36 @@ impl Changes {
         self
     }
 
-    /// The cells among them.
+    /// Iterates over the cells to write.
     #[inline]
     pub(crate) fn cells(&self) -> impl Iterator<Item = (Word, u64)> + '_ {
         self.cells.iter().take(self.cell_count).map(|(cell, value)| (Word::Cell(*cell), *value))
     }
 
-    /// All of them.
+    /// Iterates over all words to write.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Word, u64)> + '_ {
         let words = [(Word::Level, self.level), (Word::At, self.at), (Word::Remainder, self.remainder)];
         words.into_iter().filter_map(|(word, value)| Some((word, value?))).chain(self.cells())
     }
 }
 
-/// What came of asking for units.
+/// The answer to a request for units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Admitted, once these words are written.
     Admit(Changes),
-    /// Asking alone succeeds at this instant of set time, and not a nanosecond earlier.
+    /// The request, made alone, succeeds at this instant of set time, and not a nanosecond earlier.
     Later { at: u64 },
-    /// More than is ever admitted at once.
+    /// The amount exceeds the largest that is ever admitted at once.
     Never,
 }
 
-/// Two of the three words of a limit after units were admitted, where the algorithm keeps no cells; the third, `at`, is
-/// the instant of the decision then. Two words, because so many are handed back in registers.
+/// Two of the three state words after an admission, for algorithms that keep no cells. The third word, `at`,
+/// is then the instant of the decision. Two words, because two words are returned in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     level: u64,
-    /// Always less than a capacity or window.
+    /// Always less than the capacity or the window.
     remainder: u64,
 }
 
@@ -99,13 +100,13 @@ impl Settled {
     /// Not admitted.
     pub(crate) const NOT: Self = Self { level: 0, remainder: u64::MAX };
 
-    /// Level and remainder; none if nothing was admitted.
+    /// Returns level and remainder; none if the request was not admitted.
     #[inline(always)]
     pub(crate) fn words(self) -> Option<[u64; 2]> {
         (self != Self::NOT).then_some([self.level, self.remainder])
     }
 
-    /// What a verdict makes of the words.
+    /// Applies a verdict to the words.
     #[inline(always)]
     pub(super) fn by(verdict: &Verdict, [level, remainder]: [u64; 2]) -> Self {
         match verdict {
@@ -118,8 +119,8 @@ impl Settled {
     }
 }
 
-/// The numbers of one limit. Whatever it is made of, it is within bounds afterwards, because they come from a
-/// segment too: no zero to divide by, no product beyond 128 bits.
+/// The parameters of one limit. The constructors clamp every value into its bounds, because parameters also
+/// come from a segment: no division by zero, no product beyond 128 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rule {
     pub(super) algorithm: Algorithm,
@@ -131,8 +132,8 @@ pub(crate) struct Rule {
 }
 
 impl Rule {
-    /// The same as [`new`](Self::new) and [`with_burst`](Self::with_burst), with one look at whether all is within bounds,
-    /// which it is unless somebody damaged the segment.
+    /// Does what [`new`](Self::new) and [`with_burst`](Self::with_burst) do, with a single check of all
+    /// bounds. Only a damaged segment fails this check.
     #[inline(always)]
     pub(crate) fn of_numbers(algorithm: Algorithm, [capacity, window, burst]: [u64; 3]) -> Self {
         let numbers = [capacity, window, burst].map(|number| number.wrapping_sub(1));
@@ -148,7 +149,8 @@ impl Rule {
         Self::new(algorithm, capacity, window).with_burst(burst)
     }
 
-    /// `capacity` units per window; as many at once, ten sub-windows, windows from the start of set time.
+    /// A rule of `capacity` units per window: the burst is the capacity, there are ten sub-windows, and
+    /// windows start with set time.
     #[inline(always)]
     pub(crate) fn new(algorithm: Algorithm, capacity: u64, window_nanos: u64) -> Self {
         let capacity = capacity.clamp(1, MAX_CAPACITY);
@@ -163,21 +165,21 @@ impl Rule {
         }
     }
 
-    /// Most units at once, where the algorithm tells them from the capacity.
+    /// Sets the largest amount admitted at once, for algorithms that have a burst.
     #[inline(always)]
     pub(crate) fn with_burst(mut self, burst: u64) -> Self {
         self.burst = burst.clamp(1, MAX_CAPACITY);
         self
     }
 
-    /// Sub-windows of a sliding window.
+    /// Sets the number of sub-windows of a sliding window.
     #[inline(always)]
     pub(crate) fn with_resolution(mut self, resolution: u32) -> Self {
         self.resolution = resolution.clamp(1, MAX_RESOLUTION);
         self
     }
 
-    /// Unix time minus set time, in nanoseconds: fixed windows are aligned by it.
+    /// Sets Unix time minus set time, in nanoseconds, by which fixed windows are aligned.
     #[inline(always)]
     pub(crate) fn with_wall_offset(mut self, wall_offset: u64) -> Self {
         self.wall_offset = wall_offset;
@@ -188,7 +190,7 @@ impl Rule {
         self.algorithm
     }
 
-    /// Units per window.
+    /// The number of units per window.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -197,7 +199,7 @@ impl Rule {
         self.window
     }
 
-    /// Most units at once; the capacity, where the algorithm does not tell them apart.
+    /// The largest amount admitted at once; the capacity, for algorithms without a burst.
     pub(crate) fn burst(&self) -> u64 {
         self.burst
     }
@@ -206,8 +208,9 @@ impl Rule {
         self.resolution
     }
 
-    /// Units that flow in `elapsed` at the rate of the limit, and the part of a unit left over, in units of
-    /// 1/window. Carried from call to call, the sum of all parts is exact, whatever the steps.
+    /// Returns the units that flow in `elapsed` at the limit's rate, and the part of a unit left over, in
+    /// units of 1/window. When callers carry the remainder from call to call, the sum of all parts is exact
+    /// for steps of any size.
     #[inline(always)]
     pub(super) fn flow(&self, elapsed: u64, remainder: u64) -> (u128, u64) {
         divide(
@@ -216,32 +219,33 @@ impl Rule {
         )
     }
 
-    /// Nanoseconds until `units` more have flown, when `remainder` has already.
+    /// Returns the nanoseconds until `units` more have flown, given the `remainder` that has flown already.
     pub(super) fn time_for(&self, units: u128, remainder: u64) -> u64 {
         let scaled = units.saturating_mul(u128::from(self.window));
         let missing = scaled.saturating_sub(u128::from(self.part(remainder)));
         low(divide_up(missing, self.capacity))
     }
 
-    /// A stored remainder as far as it can be one.
+    /// Clamps a stored remainder to the largest valid one.
     #[inline(always)]
     fn part(&self, remainder: u64) -> u64 {
         remainder.min(self.window - 1)
     }
 }
 
-/// Quotient and remainder. The divisor is not 0; the compiler does not know that, and should not have to think of a panic.
+/// Returns quotient and remainder. The divisor is never 0, but the compiler cannot know that; the code avoids
+/// a panic branch.
 #[inline(always)]
 pub(super) fn divide(number: u128, by: u64) -> (u128, u64) {
     let by = NonZeroU64::new(by).unwrap_or(NonZeroU64::MIN);
-    // Nearly always the number fits 64 bits, and dividing those is several times faster.
+    // The number nearly always fits 64 bits, where a division is several times faster.
     match u64::try_from(number) {
         Ok(number) => (u128::from(number / by), number % by),
         Err(_) => divide_large(number, by),
     }
 }
 
-/// Quotient, rounded up. The divisor is not 0.
+/// Returns the quotient, rounded up. The divisor is never 0.
 #[inline(always)]
 pub(super) fn divide_up(number: u128, by: u64) -> u128 {
     let (quotient, remainder) = divide(number, by);
@@ -254,52 +258,53 @@ fn divide_large(number: u128, by: NonZeroU64) -> (u128, u64) {
     (number / by, low(number % by))
 }
 
-/// The number if it fits 64 bits, else the largest that does.
+/// Returns the number if it fits 64 bits, else the largest that does.
 #[inline(always)]
 pub(super) fn low(number: u128) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// The number as an instant: not before 0, not behind the last one.
+/// Clamps a number to the range of instants.
 pub(super) fn instant(number: i128) -> u64 {
     low(number.max(0).cast_unsigned())
 }
 
-/// The number if it fits, else the nearest that does.
+/// Returns the number if it fits, else the nearest that does.
 pub(super) fn signed(number: i128) -> i64 {
     i64::try_from(number).unwrap_or(if number < 0 { i64::MIN } else { i64::MAX })
 }
 
-/// What is left of `limit` when `used` is gone; negative is debt.
+/// Returns `limit` minus `used`; negative is debt.
 pub(super) fn left(limit: u64, used: u128) -> i64 {
     let used = i128::try_from(used).unwrap_or(i128::MAX);
     signed(i128::from(limit).saturating_sub(used))
 }
 
-/// What counts as used after a limit changed. What is left is what both limits leave: a change never makes room, or
-/// going down and up again would forget what was used. A lower limit makes no debt; what was debt stays.
+/// Returns the units that count as used after the capacity or burst changed. The remaining units are the
+/// lesser of those under the old and under the new limit: a change never makes room, or lowering and raising
+/// a limit would forget its use. A lower limit makes no debt; existing debt stays.
 pub(super) fn carried_over(used: u128, old_limit: u64, new_limit: u64) -> u64 {
     let (old, new) = (u128::from(old_limit), u128::from(new_limit));
     let left = old.saturating_sub(used).min(new.saturating_sub(used));
     low((new - left).saturating_add(used.saturating_sub(old)))
 }
 
-/// An algorithm: pure functions of a rule, the words of a limit and an instant of set time.
+/// An algorithm: pure functions of a rule, the state words of a limit and an instant of set time.
 ///
-/// Called through [`Rule`]'s methods, which deal with what is the same for all: amounts of 0 and above
-/// [`most`](Self::most), and signs. Every `now` that is not behind the last one counts as the last one.
-/// Nothing may panic or overflow, whatever the words.
+/// [`Rule`]'s methods call these functions and handle the common cases: amounts of 0, amounts above
+/// [`most`](Self::most), and signs. A `now` before the last decision counts as the instant of that decision.
+/// No state may cause a panic or an overflow.
 pub(crate) trait Method {
-    /// Whether units that were not used can be given back.
+    /// Whether the algorithm refunds unused units.
     const REFUNDS: bool;
-    /// Whether the most at once can differ from the capacity.
+    /// Whether the largest amount admitted at once can differ from the capacity.
     const HAS_BURST: bool;
-    /// Whether it divides its window into sub-windows.
+    /// Whether the algorithm divides its window into sub-windows.
     const HAS_RESOLUTION: bool = false;
-    /// Whether its three words are all it keeps, and `at` is the instant of the last decision.
+    /// Whether the three words are the whole state, and `at` is the instant of the last decision.
     const IS_PLAIN: bool = false;
 
-    /// Words needed beyond the three; all zero in a new segment.
+    /// The number of state words needed beyond the three; all are zero in a new segment.
     fn cells(_rule: &Rule) -> u32 {
         0
     }
@@ -309,38 +314,39 @@ pub(crate) trait Method {
         if Self::HAS_BURST { rule.burst } else { rule.capacity }
     }
 
-    /// The state of a limit that nobody has used yet.
+    /// Returns the state of an unused limit.
     fn start(rule: &Rule, now: u64) -> Changes;
 
-    /// As [`start`](Self::start), over words that have been used.
+    /// Returns the changes that make a used limit unused again, as after [`start`](Self::start).
     fn reset(rule: &Rule, _state: &impl State, now: u64) -> Changes {
         Self::start(rule, now)
     }
 
-    /// Decides about `amount`, which is 1 to [`most`](Self::most). At most three changes.
+    /// Decides about `amount`, which is 1 to [`most`](Self::most). Changes at most three words.
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict;
 
-    /// Takes `amount`, which is 1 or more, be it there or not: what is missing is debt.
+    /// Charges `amount`, which is 1 or more, without a check. Units beyond the available ones become debt.
     fn charge(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Changes;
 
-    /// Gives `amount` back, up to the limit. Called only if [`REFUNDS`](Self::REFUNDS). At most three changes.
+    /// Refunds `amount`, up to the limit. Called only if [`REFUNDS`](Self::REFUNDS). Changes at most three
+    /// words.
     fn give_back(_rule: &Rule, _state: &impl State, _now: u64, _amount: u64) -> Changes {
         Changes::NONE
     }
 
-    /// What would be admitted now; negative is debt.
+    /// The number of units that would be admitted now; negative is debt.
     fn available(rule: &Rule, state: &impl State, now: u64) -> i64;
 
-    /// Not more than the time that passes until so many units follow on a limit that is used up.
+    /// Returns a lower bound of the time until `units` more are admitted, on a limit that is used up.
     fn time_for_more(rule: &Rule, units: u64) -> u64 {
         rule.time_for(units.into(), 0).saturating_sub(1)
     }
 
-    /// The latest instant of set time that was decided about.
+    /// The latest instant of set time at which a decision was made.
     fn decided_until(_rule: &Rule, state: &impl State) -> u64 {
         state.word(Word::At)
     }
 
-    /// Goes over to other numbers. Clamps what is available to them, never what is owed.
+    /// Changes to new parameters. Clamps the available units to them, but never clamps debt.
     fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes;
 }

@@ -1,25 +1,27 @@
-//! Sliding window: never more than the capacity in any window of that length, whenever it begins.
+//! Sliding window: never more than the capacity in any window of that length, no matter when the window
+//! begins.
 //!
-//! Admissions are kept in a ring of `resolution + 1` cells, one per sub-window in which there were any: how many,
-//! and when the latest was. A cell counts until its latest admission is a window old, so one that came earlier in
-//! the same sub-window may count for less than window/resolution too long, and none ever too short.
+//! Admissions are kept in a ring of `resolution + 1` cells, one for each sub-window with admissions: the
+//! number of units and the instant of the latest admission. A cell counts until its latest admission is a
+//! window old. So an earlier admission of the same sub-window may count too long, by less than
+//! window/resolution, and none ever counts too short.
 //!
 //! | word | meaning |
 //! | --- | --- |
 //! | level | nanoseconds the window's clock is behind set time, signed |
-//! | at | latest instant that was decided about |
-//! | remainder | what `paid_at` was rounded up by, in units of 1/capacity nanoseconds |
+//! | at | latest instant at which a decision was made |
+//! | remainder | amount by which `paid_at` was rounded up, in units of 1/capacity nanoseconds |
 //! | cell 0 | `paid_at`: the instant at which all debt is paid |
 //! | cells 1 + 2i, 2 + 2i | instant of the latest admission in cell i, by the window's clock; units in it |
 //!
-//! **Debt** stops the window's clock: for each unit that did not fit, window/capacity nanoseconds, the time that a
-//! full window takes to make room for one. While it stands nothing is admitted and nothing grows old, so the windows
-//! that follow pay for it. A clock that is only ever late keeps the promise: what is within a window by set time is
-//! within one by the window's clock.
+//! **Debt** stops the window's clock: for each unit that did not fit, window/capacity nanoseconds, the time
+//! in which a full window makes room for one unit. While the clock stands, nothing is admitted and no cell
+//! grows older, so the following windows pay for the debt. A clock that is only ever late keeps the promise:
+//! admissions within one window by set time are within one window by the window's clock too.
 //!
-//! **Cells are never cleared.** The ring is written in order, so old cells come before newer ones, and a cell is
-//! taken over when it does not count any more. Where it still does, because the window was made longer, the newest
-//! cell goes on instead. To forget everything, the clock jumps ahead by a window.
+//! **Cells are never cleared.** The ring is written in order, so old cells come before newer ones, and a cell
+//! is reused when it no longer counts. If the next cell still counts, because the window was made longer,
+//! admissions go to the newest cell instead. To forget all admissions, the clock jumps ahead by a window.
 
 use super::parts::{Changes, Method, Rule, State, Verdict, Word, instant, left, low, signed};
 
@@ -27,7 +29,7 @@ pub(crate) struct SlidingWindow;
 
 const PAID_AT: Word = Word::Cell(0);
 
-/// Instant of a cell's latest admission.
+/// The instant of a cell's latest admission.
 fn latest_in(cell: u32) -> Word {
     Word::Cell(1 + 2 * cell)
 }
@@ -40,11 +42,11 @@ fn ring(rule: &Rule) -> u32 {
     rule.resolution + 1
 }
 
-/// The words, brought up to an instant; counts apart.
+/// The words, brought up to an instant, and the units that count at it.
 struct Window {
-    /// Set time: now, or the latest instant decided about.
+    /// Set time: now, or the latest decision if that is later.
     at: u64,
-    /// The same by the window's clock.
+    /// The instant `at` by the window's clock.
     own: u64,
     behind: i64,
     paid_at: u64,
@@ -77,7 +79,7 @@ impl Window {
         self.at < self.paid_at
     }
 
-    /// Units owed, a part of one counting as one.
+    /// Returns the units owed, rounded up.
     fn debt(&self, rule: &Rule) -> u128 {
         let nanos = u128::from(self.paid_at.saturating_sub(self.at));
         let owed = (nanos * u128::from(rule.capacity)).saturating_sub(u128::from(self.rounded_by));
@@ -88,7 +90,7 @@ impl Window {
         if self.in_debt() { 0 } else { low(u128::from(rule.capacity).saturating_sub(self.counted)) }
     }
 
-    /// Writes units to the cell of this sub-window.
+    /// Adds units to the cell of this sub-window.
     fn put(&self, rule: &Rule, state: &impl State, amount: u64, changes: Changes) -> Changes {
         let sub_window = rule.window.div_ceil(rule.resolution.into());
         let newest_at = state.word(latest_in(self.newest));
@@ -105,7 +107,8 @@ impl Window {
         changes.set(latest_in(cell), self.own).set(units_in(cell), before.saturating_add(amount))
     }
 
-    /// Stops the window's clock for what these units cost, from now on or from when older debt is paid.
+    /// Stops the window's clock for the cost of `units`, from now on or from the instant at which older debt
+    /// is paid.
     fn stop(&self, rule: &Rule, units: u128, changes: Changes) -> Changes {
         let (from, credit) = if self.in_debt() { (self.paid_at, self.rounded_by) } else { (self.at, 0) };
         let capacity = u128::from(rule.capacity);
@@ -120,7 +123,7 @@ impl Window {
             .set(PAID_AT, paid_at)
     }
 
-    /// The earliest instant, by the window's clock, at which not more than `allowed` units count.
+    /// Returns the earliest instant, by the window's clock, at which not more than `allowed` units count.
     fn falls_to(&self, rule: &Rule, state: &impl State, allowed: u128) -> u64 {
         let mut counted = self.counted;
         let mut falls_at = self.own;
@@ -139,7 +142,8 @@ impl Window {
     }
 }
 
-/// Whether a cell whose latest admission was then counts at an instant, both by the window's clock.
+/// Returns whether a cell with this latest admission counts at `own`; both instants are by the window's
+/// clock.
 fn counts(rule: &Rule, latest: u64, own: u64) -> bool {
     latest.saturating_add(rule.window) > own
 }
@@ -152,7 +156,8 @@ fn admit(rule: Rule, state: impl State, now: u64, amount: u64) -> Verdict {
         return Verdict::Admit(window.put(&rule, &state, amount, changes));
     }
     let allowed = u128::from(rule.capacity.saturating_sub(amount));
-    // In debt, its clock shows what it will when that is paid: no earlier instant can come of it.
+    // In debt, the window's clock already shows its time at the end of the debt, so the result is never too
+    // early.
     let falls_at = window.falls_to(&rule, &state, allowed);
     Verdict::Later { at: instant(i128::from(falls_at) + i128::from(window.behind)) }
 }
@@ -184,7 +189,8 @@ impl Method for SlidingWindow {
 
     #[inline(always)]
     fn admit(rule: &Rule, state: &impl State, now: u64, amount: u64) -> Verdict {
-        // In copies of its own, so that the short algorithms beside this one can have theirs in registers.
+        // Passes copies, so that the short algorithms dispatched beside this one can keep theirs in
+        // registers.
         admit(*rule, *state, now, amount)
     }
 
@@ -204,7 +210,7 @@ impl Method for SlidingWindow {
     fn available(rule: &Rule, state: &impl State, now: u64) -> i64 {
         let window = Window::read(rule, state, now);
         if window.in_debt() {
-            // Room that a higher capacity made is of no use while the clock stands.
+            // Room made by a higher capacity cannot be used while the clock stands.
             left(rule.capacity, window.counted.max(rule.capacity.into()).saturating_add(window.debt(rule)))
         } else {
             left(rule.capacity, window.counted)
@@ -221,7 +227,8 @@ impl Method for SlidingWindow {
         if !window.in_debt() {
             return changes;
         }
-        // As if the clock, which stands, had stood until now and were to be stopped for the same units again.
+        // Treats the stopped clock as if it had stood until now, and stops it again for the same units under
+        // the new rule.
         let stood = i128::from(window.paid_at - window.at);
         let behind = signed(i128::from(window.behind) - stood);
         Window { behind, paid_at: window.at, ..window }.stop(new, window.debt(rule), changes)

@@ -1,4 +1,5 @@
-//! Token bucket: tokens flow in at a constant rate up to the burst; whoever takes some must find them there.
+//! Token bucket: tokens flow in at a constant rate up to the burst; a request is admitted if its tokens are
+//! there.
 //!
 //! | word | meaning |
 //! | --- | --- |
@@ -6,8 +7,8 @@
 //! | at | instant the tokens belong to |
 //! | remainder | part of the next token, in units of 1/window |
 //!
-//! `n = elapsed * capacity + remainder; tokens += n / window; remainder = n % window; at = now`. A full bucket
-//! has no part of a further token.
+//! `n = elapsed * capacity + remainder; tokens += n / window; remainder = n % window; at = now`. A full
+//! bucket has no remainder.
 
 use super::parts::{Changes, Method, Rule, State, Verdict, Word, signed};
 
@@ -84,7 +85,7 @@ impl Method for TokenBucket {
     }
 
     fn reconfigure(rule: &Rule, new: &Rule, state: &impl State, now: u64) -> Changes {
-        // A part of a token is a part of a window that is no more.
+        // The remainder is in units of the old window, so it is dropped.
         Bucket { remainder: 0, ..Bucket::read(rule, state, now) }.clamped(new).changes()
     }
 }

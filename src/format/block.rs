@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! head      64 bytes    lock, journal length, doorbell …
-//! journal   16 bytes for each word that may change at once: at most its old value, and which it is
+//! journal   16 bytes for each word that a transaction may change: its old value and its index
 //! words      8 bytes each
 //! ```
 //!
@@ -11,27 +11,27 @@
 use super::header::{Header, RegionEntry, RegionKind};
 use super::{Field, fields, state};
 
-/// First line of a block: all that a lock and unlock touch.
+/// The first line of a block: all words that a lock and unlock touch.
 #[repr(C)]
 pub(crate) struct BlockHead {
-    /// Who holds the lock; see `core::owner`.
+    /// The lock holder; see `protocol::owner`.
     pub(crate) lock: u32,
-    /// Not 0: somebody may be asleep for the lock. That is what they sleep on.
+    /// Not 0: a process may be asleep for the lock. Sleepers wait on this word.
     pub(crate) sleepers: u32,
-    /// How long the journal is, and how many changes there have been; see `core::journal`.
+    /// The length of the journal and the number of changes; see `protocol::journal`.
     pub(crate) change: u64,
     /// Not 0: the segment was removed.
     pub(crate) closed: u64,
-    /// Rung when something was given back; bit 0 says that somebody sleeps on it.
+    /// Rung when permits were returned; bit 0 says that a process sleeps on it.
     pub(crate) doorbell: u32,
     pub(crate) reserved: u32,
-    /// When the dead were last looked for.
+    /// The instant of the last sweep for dead participants.
     pub(crate) last_sweep: u64,
-    /// How often the lock was taken from a dead holder.
+    /// The number of times the lock was taken from a dead holder.
     pub(crate) steals: u64,
-    /// How many of those had left an update half done.
+    /// The number of dead holders that left a transaction unfinished.
     pub(crate) rollbacks: u64,
-    /// How often an unlock found the lock in other hands: always 0 unless something is broken.
+    /// The number of unlocks that found another holder in the lock: always 0 unless something is broken.
     pub(crate) deposed: u64,
 }
 
@@ -58,12 +58,12 @@ const _: () = {
     assert!(std::mem::offset_of!(BlockHead, change) == 8);
 };
 
-/// Words of a semaphore block: capacity, taken, then per slot generation and held.
+/// The number of words of a semaphore block: capacity, taken, then per slot generation and held.
 pub(crate) const fn semaphore_words(slots: u32) -> u32 {
     2 + 2 * slots
 }
 
-/// The smallest journal with which no operation on such a block can run out of entries.
+/// Returns the smallest journal with which no operation on such a block can run out of entries.
 pub(crate) fn least_journal(kind: RegionKind, header: &Header, words: u32) -> u32 {
     match kind {
         RegionKind::State => state::journal_entries(header.limits),
@@ -72,13 +72,14 @@ pub(crate) fn least_journal(kind: RegionKind, header: &Header, words: u32) -> u3
     }
 }
 
-/// A semaphore changes at most three words at once: taken, a row's generation, what it holds.
+/// Journal entries of a semaphore. It changes at most three words at once: taken, a row's generation and
+/// permits.
 pub(crate) const SEMAPHORE_JOURNAL: u32 = 4;
 
-/// Most words one transaction on a mutex may change.
+/// The largest number of words one transaction on a mutex may change.
 pub(crate) const MAX_MUTEX_JOURNAL: u32 = 1024;
 
-/// Bytes a block with this entry's journal and words needs.
+/// Returns the bytes that a block with this entry's journal and words needs.
 pub(crate) fn region_bytes(entry: &RegionEntry) -> u64 {
     HEAD_BYTES + u64::from(entry.journal_entries) * JOURNAL_ENTRY_BYTES + u64::from(entry.words) * 8
 }

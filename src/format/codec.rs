@@ -1,5 +1,5 @@
-//! The codec of the definition region: a [`Definition`] to bytes and back. Bytes are another process's: a checksum
-//! covers them, and every value is checked all the same.
+//! The codec of the definition region: encodes a [`Definition`] to bytes and decodes it. Another process may
+//! have written the bytes: a checksum covers them, and every value is checked as well.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const CALL: u32 = 2;
 const RESOURCE: u32 = 3;
 
 impl Definition {
-    /// The bytes of the definition region.
+    /// Encodes the definition region.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let mut config = Vec::new();
@@ -49,7 +49,7 @@ impl Definition {
         bytes
     }
 
-    /// Reads a copy of a definition region.
+    /// Decodes a copy of a definition region.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let cut = "is cut short";
         let (head, rest) = bytes.split_at_checked(size_of::<DefinitionHead>()).ok_or(cut)?;
@@ -64,12 +64,12 @@ impl Definition {
         let limits = limits.chunks_exact(size_of::<LimitDefinition>());
         let limits = limits.map(|it| Limit::from_stored(&bytemuck::pod_read_unaligned(it)));
         let limits = limits.collect::<Result<Vec<_>, _>>()?;
-        validate(&limits).map_err(|_| "describes a limit that cannot be")?;
+        validate(&limits).map_err(|_| "describes an invalid limit")?;
         let order = [Order::Arrival, Order::Any].into_iter().find(|order| order.number() == head.order);
         let order = order.ok_or("names an unknown order")?;
         let cooldown = Cooldown::from_stored(&head)?;
         let giving_up = GivingUp { attempts: head.most_attempts, rate_limits: head.most_rate_limits };
-        giving_up.check().map_err(|_| "describes a queue that cannot be")?;
+        giving_up.check().map_err(|_| "describes an invalid queue")?;
         Ok(Self { limits, config: decode_config(config, head.config_entries)?, order, cooldown, giving_up })
     }
 }
@@ -172,7 +172,7 @@ impl Cooldown {
             first_gap: head.first_gap_nanos,
             last_gap: head.last_gap_nanos,
         };
-        it.check().map_err(|_| "describes a cooldown that cannot be")?;
+        it.check().map_err(|_| "describes an invalid cooldown")?;
         Ok(it)
     }
 }
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn bytes_with_a_good_checksum_are_still_doubted() {
         let bytes = definition().encode();
-        // Every field of the second limit, set to all ones, with the checksum made to fit.
+        // Sets every field of the second limit to all ones, and makes the checksum fit.
         for (field, offset, size) in LimitDefinition::FIELDS {
             let mut spoilt = bytes.clone();
             let at = HEAD + 128 + offset;

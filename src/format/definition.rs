@@ -1,4 +1,5 @@
-//! The definition region: what the set's creator declared. Written once, covered by a checksum of its own.
+//! The definition region: the declaration by the set's creator. Written once, covered by a checksum of its
+//! own.
 //!
 //! ```text
 //! head     128 bytes
@@ -13,24 +14,24 @@ use super::{Field, fields};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 pub(crate) struct DefinitionHead {
-    /// Of everything behind this field.
+    /// The checksum of all bytes after this field.
     pub(crate) checksum: u64,
     pub(crate) limits: u32,
     pub(crate) config_entries: u32,
     pub(crate) config_bytes: u32,
-    /// Who goes first; see `Order`.
+    /// The order of grants; see `Order`.
     pub(crate) order: u32,
-    /// Length of the first pause in a row, and the longest, retry-after apart.
+    /// The length of the first pause in a row, and the longest without Retry-After.
     pub(crate) pause_nanos: u64,
     pub(crate) longest_pause_nanos: u64,
     /// Gaps of the slow start: the first and the last.
     pub(crate) first_gap_nanos: u64,
     pub(crate) last_gap_nanos: u64,
-    /// How many admissions are spaced.
+    /// The number of admissions that are spaced.
     pub(crate) slow_admissions: u32,
-    /// How much longer each pause in a row is than the one before, in thousandths.
+    /// The factor by which each pause in a row is longer than the one before, in thousandths.
     pub(crate) pause_factor: u32,
-    /// How much longer a pause or a gap may be at random, in thousandths.
+    /// The fraction by which a pause or a gap may be longer at random, in thousandths.
     pub(crate) jitter: u32,
     /// Work queue: when an item becomes a dead letter.
     pub(crate) most_attempts: u32,
@@ -45,7 +46,7 @@ pub(crate) struct LimitDefinition {
     pub(crate) key_bytes: u32,
     /// 1 rate, 2 calls, 3 resource.
     pub(crate) kind: u32,
-    /// Number of the algorithm; 0 for a resource.
+    /// The number of the algorithm; 0 for a resource.
     pub(crate) algorithm: u32,
     /// 1: use must be reported.
     pub(crate) must_report: u32,

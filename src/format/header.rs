@@ -1,8 +1,8 @@
-//! The header page: what a segment says about itself, and where its regions are.
+//! The header page: a segment's description of itself, and its directory of regions.
 //!
-//! Nothing here is written after creation, so one checksum covers it all. A header is read into a copy and
-//! checked once, by [`Header::check`]; what passes is a [`Checked`] directory whose offsets and lengths need
-//! no further doubt.
+//! The header is never written after creation, so one checksum covers it. A reader copies the header and
+//! checks the copy once, with [`Header::check`]; the result is a [`Checked`] directory whose offsets and
+//! lengths need no further checks.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -11,20 +11,20 @@ use super::{FORMAT_VERSION, Field, Fnv, LAYOUT_HASH, LINE_PAIR, block, fields, s
 use crate::format::error::Malformed;
 use crate::limit::Clock;
 
-/// First eight bytes of every segment.
+/// The first eight bytes of every segment.
 pub(crate) const MAGIC: [u8; 8] = *b"LIMITSET";
-/// First eight bytes of a file that is being made a segment where it is, by adoption.
+/// The first eight bytes of a file while it is being adopted as a segment.
 pub(crate) const UNFINISHED: [u8; 8] = *b"LIMITNEW";
-/// Reads as something else on a machine of the other byte order.
+/// Reads as another number on a machine with the other byte order.
 pub(crate) const BYTE_ORDER: u32 = 0x0102_0304;
-/// Size of header and directory together; regions start here.
+/// The size of header and directory together; regions start here.
 pub(crate) const HEADER_BYTES: u32 = 2048;
-/// Room in the directory.
+/// The largest number of regions.
 pub(crate) const MAX_REGIONS: u32 = 24;
-/// Longest label of a region, in bytes.
+/// The longest label of a region, in bytes.
 pub(crate) const LABEL_BYTES: usize = 32;
 
-/// What a region holds. Numbers are part of the format.
+/// The kind of a region. Numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum RegionKind {
@@ -46,7 +46,7 @@ impl RegionKind {
             .find(|kind| *kind as u32 == number)
     }
 
-    /// A block starts with lock, version and journal.
+    /// Returns whether the region is a block, which starts with lock, version and journal.
     pub(crate) fn is_block(self) -> bool {
         matches!(self, Self::State | Self::Mutex | Self::Semaphore)
     }
@@ -60,11 +60,11 @@ pub(crate) struct RegionEntry {
     pub(crate) version: u32,
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    /// Blocks: how many entries the undo journal has room for.
+    /// Blocks: the capacity of the undo journal, in entries.
     pub(crate) journal_entries: u32,
-    /// Blocks and word regions: how many 64-bit words follow.
+    /// Blocks and word regions: the number of 64-bit words that follow.
     pub(crate) words: u32,
-    /// Name of a user's region, padded with zeros.
+    /// The label of a user's region, padded with zeros.
     pub(crate) label: [u8; LABEL_BYTES],
 }
 
@@ -85,14 +85,14 @@ pub(crate) struct Header {
     pub(crate) magic: [u8; 8],
     pub(crate) format_version: u32,
     pub(crate) byte_order: u32,
-    /// Bytes of a word and of a line pair: stamps of the machine kind that made it.
+    /// Bytes of a word and of a line pair, which identify the kind of machine that created the segment.
     pub(crate) word_bytes: u32,
     pub(crate) line_bytes: u32,
     pub(crate) total_bytes: u64,
     pub(crate) layout_hash: u64,
-    /// Of header and directory, with this field zero.
+    /// The checksum of header and directory, with this field zero.
     pub(crate) checksum: u64,
-    /// Random: tells a re-created segment from the one before.
+    /// Random: tells a segment from a later one of the same name.
     pub(crate) instance: [u8; 16],
     pub(crate) created_unix_nanos: u64,
     pub(crate) creator_pid: u32,
@@ -101,19 +101,19 @@ pub(crate) struct Header {
     pub(crate) slots: u32,
     pub(crate) limits: u32,
     pub(crate) waiters: u32,
-    /// Words set aside for window cells, over all limits.
+    /// Words reserved for window cells, over all limits.
     pub(crate) cells: u32,
     pub(crate) regions: u32,
-    /// Items of the work queue; 0: there is none.
+    /// The number of items of the work queue; 0: there is no queue.
     pub(crate) items: u32,
-    /// Most bytes of an item's payload, and of its result.
+    /// The largest payload and the largest result of an item, in bytes.
     pub(crate) payload_bytes: u32,
     pub(crate) result_bytes: u32,
     pub(crate) reserved: [u8; 12],
     pub(crate) directory: [RegionEntry; MAX_REGIONS as usize],
 }
 
-// The format is these numbers. Change one, raise FORMAT_VERSION.
+// These numbers are the format. A change of any of them must raise FORMAT_VERSION.
 const _: () = {
     assert!(size_of::<RegionEntry>() == 64);
     assert!(std::mem::offset_of!(Header, directory) == 128);
@@ -130,9 +130,9 @@ pub(crate) struct Checked {
     pub(crate) state: RegionEntry,
     pub(crate) waiters: RegionEntry,
     pub(crate) clock: Clock,
-    /// What the set was declared as; a segment without limits has none.
+    /// The declaration of the set; none for a segment without limits.
     pub(crate) definition: Option<RegionEntry>,
-    /// What items of work carry; none where there is no work queue.
+    /// The payloads and results of items of work; none without a work queue.
     pub(crate) items: Option<RegionEntry>,
     /// Mutexes, semaphores and word regions, in directory order.
     pub(crate) labelled: Vec<(RegionKind, RegionEntry)>,
@@ -171,10 +171,10 @@ impl Header {
         Fnv::new().bytes(bytemuck::bytes_of(&copy)).0
     }
 
-    /// Judges a copy of the first bytes of a file of `file_bytes` bytes.
+    /// Checks a copy of the first bytes of a file of `file_bytes` bytes.
     ///
-    /// Cheap identity first, so that the error names the most telling difference: a foreign file is "not a
-    /// segment", not "a bad checksum".
+    /// Cheap identity checks come first, so that the error names the most telling difference: a foreign file
+    /// is "not a segment", not "a bad checksum".
     pub(crate) fn check(bytes: &[u8], file_bytes: u64) -> Result<Checked, Malformed> {
         let Some(bytes) = bytes.get(..size_of::<Header>()) else {
             return Err(Malformed::TooShort { found: file_bytes, expected: u64::from(HEADER_BYTES) });
@@ -237,9 +237,9 @@ impl Header {
         let mut labelled = Vec::new();
         for (index, entry) in entries.iter().enumerate() {
             let bad = |what: &'static str| Malformed::Region { index, kind: entry.kind, what };
-            // Regions stand in order without overlap, so one pass proves them disjoint.
+            // Regions are listed in order without overlap, so one pass proves them disjoint.
             if entry.offset < end {
-                return Err(bad("overlaps what stands before it"));
+                return Err(bad("overlaps the bytes before it"));
             }
             if !entry.offset.is_multiple_of(u64::from(LINE_PAIR)) {
                 return Err(bad("is not aligned to 128 bytes"));
@@ -265,7 +265,7 @@ impl Header {
                 }
             };
             if entry.length < needed {
-                return Err(bad("is too small for what it holds"));
+                return Err(bad("is too small for its contents"));
             }
             if entry.words != words {
                 return Err(bad("has a word count that does not fit the header"));
@@ -285,7 +285,7 @@ impl Header {
                 }
             };
             if place.replace(*entry).is_some() {
-                return Err(bad("stands there twice"));
+                return Err(bad("is listed twice"));
             }
         }
         match (slots, state, waiters) {
@@ -296,7 +296,7 @@ impl Header {
         }
     }
 
-    /// Where the words of the state block are.
+    /// Returns the positions of the words of the state block.
     pub(crate) fn state_map(&self) -> state::StateMap {
         let Self { limits, cells, slots, waiters, items, .. } = *self;
         state::StateMap { limits, cells, slots, waiters, items }

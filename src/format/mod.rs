@@ -1,17 +1,17 @@
-//! Lay out: what every byte of a segment is.
+//! The format: the meaning of every byte of a segment.
 //!
-//! A segment is a header page, then regions found through the header's directory. Everything in a region
-//! that more than one process writes is an atomic 32- or 64-bit word; nothing in a segment is a pointer,
-//! a `usize` or a type whose size depends on the machine. `docs/format.md` states the same numbers as the
+//! A segment is a header page, followed by regions that the header's directory lists. All data in a region
+//! that more than one process writes are atomic 32- or 64-bit words; a segment contains no pointer, no
+//! `usize` and no type whose size depends on the machine. `docs/format.md` states the same numbers as the
 //! assertions in these files, and a test compares the two.
 //!
 //! ```text
-//! header     who made this, how big, where the regions are      (never written after creation)
-//! slots      one line pair per participant: generation, pid …   (written by the slot's holder)
+//! header     creator, size, directory of regions                (never written after creation)
+//! slots      one line pair per participant: generation, pid …   (written by the slot's owner)
 //! state      a block: lock, version, journal, then the set's words (written under its lock)
-//! waiters    doorbells and wishes of blocked acquirers
-//! items      what items of work carry, and their results
-//! definition what the set was declared as                       (never written after creation)
+//! waiters    doorbells and demands of waiters
+//! items      payloads and results of items of work
+//! definition the declaration of the set                         (never written after creation)
 //! mutex, semaphore, words    regions of `limitset::sync` and of the user
 //! ```
 
@@ -28,17 +28,17 @@ mod tests;
 pub(crate) mod waiters;
 pub(crate) mod work;
 
-/// Raised whenever the meaning or place of any byte changes.
+/// The version of the format. Raised whenever the meaning or place of any byte changes.
 pub(crate) const FORMAT_VERSION: u32 = 4;
 
-/// Distance kept between words that different processes write without a lock: two 64-byte lines, because
-/// x86 fetches lines in pairs.
+/// The distance between words that different processes write without a lock: two 64-byte lines, because x86
+/// fetches lines in pairs.
 pub(crate) const LINE_PAIR: u32 = 128;
 
 /// A field of a struct in the segment: name, offset, size.
 pub(crate) type Field = (&'static str, usize, usize);
 
-/// Lists the fields of a struct with their offsets and sizes, so that one table feeds the layout hash, the
+/// Lists the fields of a struct with their offsets and sizes. One table feeds the layout hash, the
 /// documentation test and the golden bytes.
 macro_rules! fields {
     ($of:ty { $($field:ident),+ $(,)? }) => {
@@ -68,8 +68,8 @@ pub(crate) const STRUCTS: &[(&str, usize, &[Field])] = &[
     ("WaiterHead", size_of::<waiters::WaiterHead>(), waiters::WaiterHead::FIELDS),
 ];
 
-/// Hash of every number of the format: two builds that disagree about a single offset refuse each other's
-/// segments even if someone forgot to raise [`FORMAT_VERSION`].
+/// A hash of every number of the format. Two builds that disagree about a single offset refuse each other's
+/// segments, even if an author forgot to raise [`FORMAT_VERSION`].
 pub(crate) const LAYOUT_HASH: u64 = {
     let mut hash = Fnv::new();
     let mut structs = STRUCTS;
@@ -85,7 +85,7 @@ pub(crate) const LAYOUT_HASH: u64 = {
     hash.0
 };
 
-/// FNV-1a, 64 bits: finds accidents, does not stop forgers (whoever can write the segment is trusted with it).
+/// FNV-1a, 64 bits: finds accidents, does not stop forgers (a process that can write the segment is trusted).
 #[derive(Clone, Copy)]
 pub(crate) struct Fnv(pub(crate) u64);
 

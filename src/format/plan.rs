@@ -1,4 +1,4 @@
-//! Planning a segment: from what is wanted to the bytes a new segment starts with. Pure.
+//! Planning a segment: from its shape to the bytes a new segment starts with. Pure.
 
 use bytemuck::Zeroable;
 
@@ -11,10 +11,10 @@ use crate::format::error::BadOption;
 use crate::limit::Clock;
 use crate::limit::Definition;
 
-/// Regions that a set has: state, slots, waiters, definition, items.
+/// The regions of a set: state, slots, waiters, definition, items.
 const FIXED_REGIONS: usize = 5;
 
-/// What a segment shall have room for.
+/// The shape of a segment: how many of each kind it has room for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) slots: u32,
@@ -22,16 +22,17 @@ pub(crate) struct Shape {
     pub(crate) cells: u32,
     pub(crate) waiters: u32,
     pub(crate) clock: Clock,
-    /// Items of the work queue, and the bytes of their payloads and results.
+    /// The items of the work queue, and the bytes of their payloads and results.
     pub(crate) items: u32,
     pub(crate) payload_bytes: u32,
     pub(crate) result_bytes: u32,
-    /// What the set is declared as; `limits` and `cells` follow from it.
+    /// The declaration of the set; `limits` and `cells` follow from it.
     pub(crate) definition: Option<Definition>,
     pub(crate) labelled: Vec<Labelled>,
 }
 
-/// A region the user asked for. `size` is words of a mutex or word region, permits of a semaphore.
+/// A region requested by the user. `size` is the words of a mutex or word region, or the permits of a
+/// semaphore.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Labelled {
     pub(crate) kind: RegionKind,
@@ -39,7 +40,7 @@ pub(crate) struct Labelled {
     pub(crate) size: u64,
 }
 
-/// Where and when a segment comes into being.
+/// The place and time of a segment's creation.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin {
     pub(crate) instance: [u8; 16],
@@ -51,7 +52,7 @@ pub(crate) struct Origin {
     pub(crate) time_namespace: u64,
 }
 
-/// A new segment: its size, and the bytes of it that are not zero.
+/// A new segment: its size, and those of its bytes that are not zero.
 pub(crate) struct Plan {
     pub(crate) total_bytes: u64,
     pub(crate) pieces: Vec<(u64, Vec<u8>)>,
@@ -59,7 +60,7 @@ pub(crate) struct Plan {
 
 #[cfg(feature = "shared_memory")]
 impl Plan {
-    /// The pieces for a file that is larger than needed: what is left over belongs to no region.
+    /// Returns the pieces for a file that is larger than needed: the bytes left over belong to no region.
     pub(crate) fn pieces_of(&self, total_bytes: u64) -> Vec<(u64, Vec<u8>)> {
         let mut pieces = self.pieces.clone();
         if let Some((_, bytes)) = pieces.first_mut() {
@@ -73,7 +74,7 @@ impl Plan {
 }
 
 impl Shape {
-    /// Most bytes a segment may have: enough for every count at its maximum, and far below any overflow.
+    /// The largest size of a segment: enough for every count at its maximum, and far below any overflow.
     const MAX_BYTES: u64 = 1 << 32;
 
     pub(crate) fn check(&self) -> Result<(), BadOption> {
@@ -149,7 +150,7 @@ impl Shape {
             let words = match kind {
                 RegionKind::State => self.state_map().words(),
                 RegionKind::Semaphore => block::semaphore_words(self.slots),
-                // At most 2^24, by `check`.
+                // `check` has limited it to 2^24.
                 _ => u32::try_from(size).unwrap_or(u32::MAX),
             };
             *entry = RegionEntry { kind: kind as u32, version: FORMAT_VERSION, offset: end, words, ..*entry };
@@ -201,11 +202,11 @@ impl Shape {
         StateMap { limits, cells, slots, waiters, items }
     }
 
-    /// Words of the state block that are not zero.
+    /// Returns the words of the state block that are not zero.
     fn first_state(&self, origin: &Origin) -> Vec<(usize, u64)> {
         let map = self.state_map();
         let [boot_a, boot_b] = origin.boot_id;
-        // By a clock that the program moves, time begins with the Unix epoch.
+        // With a manual clock, time begins with the Unix epoch.
         let (now, unix) = match self.clock {
             Clock::Manual => (0, 0),
             _ => (origin.clock_now, origin.unix_nanos),

@@ -1,27 +1,29 @@
-//! Participant slots: who is attached.
+//! Participant slots: the attached processes.
 //!
-//! A slot belongs to whoever holds its byte lock (see `sys::liveness`); only that process writes here. The
-//! generation counts the slot's owners, so that "slot 3, generation 7" names one participant for ever.
+//! A slot belongs to the process that holds its byte lock (see `sys::liveness`); only that process writes the
+//! slot. The generation counts the slot's owners, so "slot 3, generation 7" names one participant forever.
 
 use super::{Field, LINE_PAIR, fields};
 
 /// Slots are numbered from 1; 12 bits of the lock word hold the number.
 pub(crate) const MAX_SLOTS: u32 = 4095;
-/// Room for this many processes unless asked otherwise.
+/// The number of slots unless set.
 pub(crate) const DEFAULT_SLOTS: u32 = 256;
 
-/// One slot, a line pair of its own. Every field is one atomic word, or two.
+/// One slot, in a line pair of its own. Every field is one atomic word, or two.
 #[repr(C)]
 pub(crate) struct SlotIdentity {
     pub(crate) generation: u64,
-    /// As the process sees itself; may repeat across PID namespaces. 0: left in order.
+    /// The process id in the process's own PID namespace; may repeat across namespaces. 0: the participant
+    /// detached.
     pub(crate) pid: u64,
     pub(crate) pid_namespace: u64,
     pub(crate) uid: u64,
     pub(crate) enrolled_unix_nanos: u64,
     /// First 16 bytes of the thread name at enrolment.
     pub(crate) command: [u64; 2],
-    /// Rung by those who grant something to a waiter that shares it: what the participant's helper sleeps on.
+    /// Rung by a lock holder that grants the demand of a waiter that shares it. The participant's helper
+    /// thread sleeps on it.
     pub(crate) doorbell: u32,
     pub(crate) reserved_a: u32,
     pub(crate) reserved_b: [u64; 8],
@@ -41,7 +43,7 @@ impl SlotIdentity {
     });
 }
 
-/// Words from one slot's generation to the next one's.
+/// The number of words from one slot's generation to the next one's.
 pub(crate) const SLOT_WORDS: usize = size_of::<SlotIdentity>() / 8;
 
 const _: () = {

@@ -1,9 +1,9 @@
-//! Words of the state block: everything about a set that changes under its lock.
+//! The words of the state block: all parts of a set that change under its lock.
 //!
-//! Order is by heat. What one acquire writes (the first line of [`SetWords`] and the [`LimitWords`] of the
-//! limits it asks for) stands directly behind the journal; what it only reads follows; holdings, of
-//! which it touches one row, come next, then the work queue, where there is one (see [`work`](super::work)), and last the
-//! links of waiters and the items of work.
+//! Words are ordered by how often they are used. The words that an acquire writes (the first line of
+//! [`SetWords`] and the [`LimitWords`] of its limits) directly follow the journal. Words that it only reads
+//! follow; then holdings, of which it touches one row, then the work queue, if there is one (see
+//! [`work`](super::work)), and last the links of waiters and the items of work.
 //!
 //! All instants are in set time: the clock named in the header plus `clock_offset`. After a reboot or in
 //! another time namespace the offset alone changes, so set time goes on where it stopped.
@@ -21,13 +21,13 @@ pub(crate) const MAX_CELLS: u32 = 1 << 16;
 /// Words of the set as a whole; the first eight are the hot ones.
 #[repr(C)]
 pub(crate) struct SetWords {
-    /// The latest set time any decision used: decisions never go back behind it.
+    /// The latest set time that any decision used: decisions never go back behind it.
     pub(crate) last_now: u64,
     pub(crate) next_ticket: u64,
-    /// Nobody is admitted before this instant: the end of a pause, or of a gap of the slow start after it. 0: neither
-    /// is on, unless admissions are left to be spaced.
+    /// The next admission time: no request is admitted before this instant, the end of a pause or of a gap of
+    /// the slow start. 0: neither is on, unless admissions are left to be spaced.
     pub(crate) next_admission: u64,
-    /// How many pauses there have been.
+    /// The number of pauses so far.
     pub(crate) cooldown_generation: u64,
     pub(crate) clock_offset: u64,
     /// Waiters are numbered from 1; 0 ends the list.
@@ -36,9 +36,9 @@ pub(crate) struct SetWords {
     pub(crate) queue_length: u64,
     /// When the last pause ends, or ended.
     pub(crate) cooldown_until: u64,
-    /// Pauses since something last went well.
+    /// The number of pauses since the last success.
     pub(crate) cooldown_count: u64,
-    /// How many more admissions are spaced.
+    /// The number of admissions that are still to be spaced.
     pub(crate) slow_admissions_left: u64,
     pub(crate) free_waiters: u64,
     /// Boot and time namespace that `clock_offset` belongs to.
@@ -46,27 +46,27 @@ pub(crate) struct SetWords {
     pub(crate) time_namespace: u64,
     /// Unix time minus set time: fixed windows are aligned by it.
     pub(crate) wall_offset: u64,
-    /// What the clock reads, where the program itself moves it.
+    /// The reading of a manual clock.
     pub(crate) manual_now: u64,
-    /// Waiter entries that were ever used; those behind them are on no list.
+    /// The number of waiter entries that were ever used; the entries after them are on no list.
     pub(crate) used_waiters: u64,
     /// Statistics, not journalled, up to `unenforced`.
     pub(crate) sweeps: u64,
     pub(crate) reaped_participants: u64,
     pub(crate) reaped_units: u64,
-    /// Acquisitions that were let through because the set could not be asked.
+    /// Acquisitions that were let through because the set was unavailable.
     pub(crate) unenforced: u64,
-    /// The next ticket at the last reset: what was charged to earlier ones is forgotten, and cannot be given back.
+    /// The next ticket at the last reset: charges to earlier tickets are forgotten, and cannot be refunded.
     /// Journalled.
     pub(crate) reset_ticket: u64,
-    /// How many were told to slow down, and said so, by the pause of this generation.
+    /// The number of "too many requests" reports in the pause of this generation.
     pub(crate) cooldown_reports: u64,
-    /// How many such reports began no pause, of all generations.
+    /// The number of such reports that began no pause, over all generations.
     pub(crate) cooldown_absorbed: u64,
     pub(crate) reserved: [u64; 7],
 }
 
-/// What changes in one limit. Which word means what is the algorithm's business.
+/// The changing words of one limit. The algorithm defines the meaning of its words.
 #[repr(C)]
 pub(crate) struct LimitWords {
     /// Tokens (may be negative: debt), level, count, permits in use, or theoretical arrival time.
@@ -77,23 +77,23 @@ pub(crate) struct LimitWords {
     pub(crate) remainder: u64,
     /// Net units consumed since creation, independent of refill.
     pub(crate) consumed: u64,
-    /// How many acquisitions took from it.
+    /// The number of acquisitions that charged this limit.
     pub(crate) granted: u64,
-    /// How many were refused because of it. Not journalled.
+    /// The number of denials because of this limit. Not journalled.
     pub(crate) denied: u64,
-    /// Units given back.
+    /// Units refunded.
     pub(crate) refunded: u64,
-    /// Acquisitions that ended without the report they owed.
+    /// Acquisitions that ended without a due report.
     pub(crate) unreported: u64,
 }
 
-/// Current numbers of one limit; changed by reconfiguring only.
+/// The current parameters of one limit; changed by reconfiguring only.
 #[repr(C)]
 pub(crate) struct LimitRule {
     pub(crate) capacity: u64,
     pub(crate) window_nanos: u64,
     pub(crate) burst: u64,
-    /// How often this limit was reconfigured.
+    /// The number of times this limit was reconfigured.
     pub(crate) revision: u64,
     /// Units that ever joined the queue.
     pub(crate) enqueued: u64,
@@ -102,19 +102,19 @@ pub(crate) struct LimitRule {
     pub(crate) reserved: [u64; 2],
 }
 
-/// Place of one waiter in the queue; its wish and doorbell are in the waiters region.
+/// The place of one waiter in the wait queue; its demand and doorbell are in the waiters region.
 #[repr(C)]
 pub(crate) struct WaiterLink {
     /// 0 free, 1 waiting, 2 granted, 3 refused for good.
     pub(crate) state: u64,
-    /// Who waits.
+    /// The slot of the waiter.
     pub(crate) slot: u64,
     pub(crate) generation: u64,
     pub(crate) ticket: u64,
     /// In the queue, or in the list of free entries.
     pub(crate) next: u64,
     pub(crate) previous: u64,
-    /// Generation of the pauses when it was granted.
+    /// The generation of the pauses at the time of the grant.
     pub(crate) pause: u64,
     pub(crate) reserved: u64,
 }
@@ -178,10 +178,10 @@ const _: () = {
     assert!(journal_entries(MAX_LIMITS) == 64 * 10 + 48);
 };
 
-/// Entries of the state block's journal. Per limit and operation: at most six words of state and four of its
-/// rule (reconfiguring), or three words of state, `consumed`, what the slot holds and what is queued (granting).
-/// Besides: words of the set, queue links, and an item of work. A multiple of four, so that the words behind it start a
-/// line.
+/// The number of entries of the state block's journal. Per limit and operation: at most six words of state
+/// and four of its rule (reconfiguring), or three words of state, `consumed`, the slot's holdings and the
+/// queued units (granting). In addition: words of the set, queue links, and an item of work. A multiple of
+/// four, so that the words after it start a line.
 pub(crate) const fn journal_entries(limits: u32) -> u32 {
     (limits * 10 + 48).next_multiple_of(4)
 }
@@ -244,7 +244,7 @@ const _: () = {
     assert!(LinkWord::Pause as usize == std::mem::offset_of!(WaiterLink, pause) / 8);
     assert!(LimitWord::Unreported as usize == std::mem::offset_of!(LimitWords, unreported) / 8);
     assert!(RuleWord::Dequeued as usize == std::mem::offset_of!(LimitRule, dequeued) / 8);
-    // What a decision reads and writes stands side by side.
+    // The words that a decision reads and writes are adjacent.
     assert!(StateMap::NEXT_TICKET == StateMap::LAST_NOW + 1);
     assert!(RuleWord::WindowNanos as usize == 1 && RuleWord::Burst as usize == 2);
 };
@@ -282,17 +282,17 @@ impl StateMap {
         SET_WORDS as usize
     }
 
-    /// Words from one limit to the next.
+    /// The number of words from one limit to the next.
     pub(crate) const fn limit_stride(self) -> usize {
         LIMIT_WORDS as usize
     }
 
-    /// A word of what changes in a limit.
+    /// Returns the index of a changing word of a limit.
     pub(crate) const fn limit(self, limit: usize, word: LimitWord) -> usize {
         SET_WORDS as usize + limit * LIMIT_WORDS as usize + word as usize
     }
 
-    /// A word of the numbers of a limit.
+    /// Returns the index of a parameter of a limit.
     pub(crate) const fn rule(self, limit: usize, word: RuleWord) -> usize {
         SET_WORDS as usize
             + self.limits as usize * LIMIT_WORDS as usize
@@ -300,7 +300,7 @@ impl StateMap {
             + word as usize
     }
 
-    /// The word that an algorithm means, of a limit whose words and cells begin there.
+    /// Returns the index of an algorithm's word, for a limit whose words and cells begin there.
     pub(crate) const fn state_word(first_word: usize, first_cell: usize, word: Word) -> usize {
         match word {
             Word::Level => first_word + LimitWord::Level as usize,
@@ -315,23 +315,23 @@ impl StateMap {
         SET_WORDS as usize + self.limits as usize * (LIMIT_WORDS + RULE_WORDS) as usize
     }
 
-    /// First word of the rows that say what each slot holds: generation, then one word per limit.
+    /// Returns the first word of the holdings rows: each has the generation, then one word per limit.
     pub(crate) const fn holding_rows(self) -> usize {
         self.words_before_rows() as usize
     }
 
-    /// A word of the link of a waiter, who are numbered from 1.
+    /// Returns the index of a word of a waiter's link. Waiters are numbered from 1.
     pub(crate) const fn link(self, waiter: usize, word: LinkWord) -> usize {
         let links = self.words_before_links() as usize;
         links + waiter.saturating_sub(1) * LINK_WORDS as usize + word as usize
     }
 
-    /// A word of the work queue as a whole.
+    /// Returns the index of a word of the work queue as a whole.
     pub(crate) const fn work(self, word: WorkWord) -> usize {
         self.words_before_work() as usize + word.place()
     }
 
-    /// A word of an item of work, which are numbered from 1.
+    /// Returns the index of a word of an item of work. Items are numbered from 1.
     pub(crate) const fn item(self, item: usize, word: ItemWord) -> usize {
         let items = self.words_before_items() as usize;
         items + item.saturating_sub(1) * ITEM_WORDS as usize + word as usize
@@ -345,7 +345,7 @@ impl StateMap {
         self.words_before_rows() + self.slots * (1 + self.limits)
     }
 
-    /// Everything but links and items: what tells how the set stands.
+    /// Returns the number of words before the links and items: those that describe the status of the set.
     pub(crate) const fn words_before_links(self) -> u32 {
         self.words_before_work() + if self.items == 0 { 0 } else { WORK_WORDS }
     }
@@ -354,7 +354,7 @@ impl StateMap {
         self.words_before_links() + self.waiters * LINK_WORDS
     }
 
-    /// All words of the state block.
+    /// Returns the number of words of the state block.
     pub(crate) const fn words(self) -> u32 {
         self.words_before_items() + self.items * ITEM_WORDS
     }

@@ -1,4 +1,4 @@
-//! The format as a page of numbers: golden bytes, `docs/format.md`, and what a header check refuses.
+//! The format as a page of numbers: golden bytes, `docs/format.md`, and the errors of the header check.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,7 +61,7 @@ fn image(plan: &Plan) -> Vec<u8> {
     bytes
 }
 
-/// Every row of 16 bytes that is not all zero.
+/// Returns every row of 16 bytes that is not all zero.
 fn dump(bytes: &[u8]) -> String {
     let mut text = format!("{} bytes\n", bytes.len());
     for (index, row) in bytes.chunks(16).enumerate() {
@@ -177,7 +177,7 @@ fn every_changed_byte_of_the_header_is_noticed() {
     }
 }
 
-/// Changes a header and makes its checksum right again: damage that only the later checks can find.
+/// Changes a header and makes its checksum match: damage that only the later checks can find.
 fn forged(change: impl FnOnce(&mut Header)) -> Malformed {
     let plan = plan(&shape());
     let mut bytes = image(&plan);

@@ -1,30 +1,31 @@
-//! The waiters region: one entry per blocked acquirer.
+//! The waiters region: one entry per waiter.
 //!
-//! An entry is written by its waiter while nobody can reach it, then linked into the queue by a transaction
-//! on the state block. Doorbells are a line pair apart, because different processes sleep on them.
+//! A waiter writes its entry before any other process can reach it, and then links it into the wait queue
+//! with a transaction on the state block. Doorbells are a line pair apart, because different processes sleep
+//! on them.
 
 use super::{Field, LINE_PAIR, fields};
 
-/// Most waiters of one set.
+/// The largest number of waiters of one set.
 pub(crate) const MAX_WAITERS: u32 = 1 << 16;
-/// Room for this many blocked acquirers unless asked otherwise.
+/// The number of waiter entries unless set.
 pub(crate) const DEFAULT_WAITERS: u32 = 1024;
 
-/// Start of an entry; the amounts wanted, one word per limit, follow in the next line pair.
+/// The start of an entry; the requested amounts, one word per limit, follow in the next line pair.
 #[repr(C)]
 pub(crate) struct WaiterHead {
-    /// What the waiter sleeps on; counts rings.
+    /// The word that the waiter sleeps on; counts rings.
     pub(crate) doorbell: u32,
     pub(crate) reserved_a: u32,
-    /// Which limits are wanted.
+    /// A mask of the requested limits.
     pub(crate) mask: u64,
-    /// When the waiter gives up, by the monotonic clock; for people to read.
+    /// The instant at which the waiter gives up, by the monotonic clock; for display only.
     pub(crate) deadline: u64,
-    /// When the waiter looks for itself, in set time.
+    /// The alarm: the instant at which the waiter polls without having been woken, in set time.
     pub(crate) wakes_at: u64,
-    /// 1: ring the doorbell of the participant too, behind which many waiters sleep as one.
+    /// 1: ring the participant's doorbell too, on which one helper thread sleeps for many waiters.
     pub(crate) shares_doorbell: u64,
-    /// Of which limits a report comes to be owed.
+    /// A mask of the limits of which a report will be due.
     pub(crate) owing: u64,
     pub(crate) reserved_b: [u64; 10],
 }
@@ -52,12 +53,12 @@ pub(crate) enum WaiterWord {
     WakesAt,
     SharesDoorbell,
     Owing,
-    /// What is wanted of a limit.
+    /// The requested amount of a limit.
     Amount(usize),
 }
 
 impl WaiterWord {
-    /// Words from the start of the entry.
+    /// Returns the word's offset from the start of the entry, in words.
     pub(crate) const fn place(self) -> usize {
         match self {
             Self::Mask => std::mem::offset_of!(WaiterHead, mask) / 8,
@@ -70,7 +71,7 @@ impl WaiterWord {
     }
 }
 
-/// Bytes from one entry to the next.
+/// Returns the bytes from one entry to the next.
 pub(crate) const fn stride(limits: u32) -> u64 {
     let amounts = limits as u64 * 8;
     LINE_PAIR as u64 + amounts.next_multiple_of(LINE_PAIR as u64)

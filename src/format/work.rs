@@ -1,7 +1,8 @@
 //! The work queue: its words in the state block, and the items region with the bytes of each item.
 //!
-//! What decides about an item is in the state block, under the set's lock and journal. Its payload is written while
-//! nobody can reach the item, and its result by whoever has it, before the transaction that says so.
+//! The state of an item is in the state block, under the set's lock and journal. The pusher writes the
+//! payload before any other process can reach the item. The lease holder writes the result before the
+//! transaction that publishes it.
 
 use super::{Field, fields};
 pub(crate) use crate::limit::{MAX_ITEM_BYTES, MAX_ITEMS};
@@ -18,34 +19,34 @@ pub(crate) struct ItemList {
 #[repr(C)]
 pub(crate) struct WorkWords {
     pub(crate) ready: ItemList,
-    /// Whose request was answered with "too many requests": until the pause is over.
+    /// Items whose request was answered with "too many requests", until the pause is over.
     pub(crate) parked: ItemList,
-    /// To be tried again at an instant of their own, the earliest first.
+    /// Items to be tried again at an instant of their own, the earliest first.
     pub(crate) delayed: ItemList,
-    /// Done, with a result that nobody has collected.
+    /// Finished items with a result that is not yet collected.
     pub(crate) results: ItemList,
     pub(crate) dead_letters: ItemList,
-    /// First of the items that were used and are free.
+    /// The first free item among those that were used.
     pub(crate) free: u64,
-    /// Items that were ever used; those behind them are on no list.
+    /// The number of items that were ever used; the items after them are on no list.
     pub(crate) used: u64,
-    /// How many are at work.
+    /// The number of leased items.
     pub(crate) leased: u64,
-    /// 1: nothing more is pushed.
+    /// 1: no more items are pushed.
     pub(crate) closed: u64,
     pub(crate) next_lease: u64,
     pub(crate) pushed: u64,
     pub(crate) taken: u64,
     pub(crate) done: u64,
     pub(crate) retried: u64,
-    /// How often an item was parked.
+    /// The number of times an item was parked.
     pub(crate) parkings: u64,
-    /// How often one was handed out again after the pause.
+    /// The number of times an item was handed out again after the pause.
     pub(crate) redistributed: u64,
-    /// How often one came back from a dead worker.
+    /// The number of times an item came back from a dead worker.
     pub(crate) returned: u64,
     pub(crate) dead_lettered: u64,
-    /// How many results and dead letters are with a collector.
+    /// The number of results and dead letters that a collector holds.
     pub(crate) collected: u64,
     pub(crate) reserved: [u64; 3],
 }
@@ -59,20 +60,20 @@ pub(crate) struct ItemWords {
     pub(crate) previous: u64,
     /// The program's own number.
     pub(crate) id: u64,
-    /// Who has it.
+    /// The slot of the lease holder.
     pub(crate) slot: u64,
     pub(crate) generation: u64,
-    /// Number of the hand-out.
+    /// The number of the lease.
     pub(crate) lease: u64,
-    /// How often it was handed out, 429s apart.
+    /// The number of times it was handed out, without those that ended with a 429.
     pub(crate) attempts: u64,
-    /// How many hand-outs ended with a 429.
+    /// The number of hand-outs that ended with a 429.
     pub(crate) rate_limits: u64,
-    /// Delayed: when it may be handed out.
+    /// Delayed: the instant from which it may be handed out.
     pub(crate) not_before: u64,
     pub(crate) payload_bytes: u64,
     pub(crate) result_bytes: u64,
-    /// Why it is a dead letter.
+    /// The reason why it is a dead letter.
     pub(crate) reason: u64,
     pub(crate) reserved: [u64; 3],
 }
@@ -174,7 +175,7 @@ pub(crate) enum WorkWord {
 }
 
 impl WorkWord {
-    /// Words from the start of the queue's.
+    /// Returns the word's offset from the start of the queue's words.
     pub(crate) const fn place(self) -> usize {
         macro_rules! at {
             ($field:ident) => {
@@ -221,14 +222,14 @@ pub(crate) enum ItemWord {
     Reason = 12,
 }
 
-/// Bytes from one item to the next in the items region: payload, then result, each of whole words, in lines of their
-/// own because different processes write them.
+/// Returns the bytes from one item to the next in the items region: payload, then result, each of whole
+/// words, in lines of their own because different processes write them.
 pub(crate) const fn stride(payload_bytes: u32, result_bytes: u32) -> u64 {
     let words = words(payload_bytes) + words(result_bytes);
     (words * 8).next_multiple_of(64)
 }
 
-/// Words that so many bytes need.
+/// Returns the number of words that `bytes` bytes need.
 pub(crate) const fn words(bytes: u32) -> u64 {
     (bytes as u64).div_ceil(8)
 }

@@ -1,9 +1,9 @@
-//! Which clock a set counts time by.
+//! The clock by which a set counts time.
 
-/// The clock of a set: chosen by whoever creates it, the same for everybody who uses it.
+/// The clock of a set. The creator of the set chooses it, and all processes that use the set share it.
 ///
-/// A [manual](Self::Manual) clock makes tests and simulations exact: time stands still until somebody moves it, in
-/// whichever process.
+/// A [manual](Self::Manual) clock makes tests and simulations exact: time stands still until a process moves
+/// it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,7 +19,8 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Clock {
-    /// CLOCK_MONOTONIC: exact to the nanosecond, about 30 ns to read. Stands still while the machine is suspended.
+    /// CLOCK_MONOTONIC: exact to the nanosecond, about 30 ns to read. Stands still while the machine is
+    /// suspended.
     #[default]
     Monotonic,
     /// CLOCK_MONOTONIC_COARSE: a few nanoseconds to read, a few milliseconds behind.
@@ -31,7 +32,7 @@ pub enum Clock {
 impl Clock {
     pub(crate) const ALL: [Self; 3] = [Self::Monotonic, Self::Coarse, Self::Manual];
 
-    /// Its number in a segment. Never changes.
+    /// Returns the clock's number in a segment. Numbers never change.
     pub(crate) const fn number(self) -> u32 {
         match self {
             Self::Monotonic => 0,
@@ -44,7 +45,7 @@ impl Clock {
         Self::ALL.into_iter().find(|clock| clock.number() == number)
     }
 
-    /// Its name in small letters.
+    /// Returns the clock's name in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Monotonic => "monotonic",

@@ -1,4 +1,4 @@
-//! Define: how a set pauses after the other side said "too many requests", and how it resumes. Pure.
+//! How a set pauses after a "too many requests" answer, and how it resumes. Pure.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,12 +8,14 @@ use thiserror::Error;
 use super::CooldownSettings;
 use crate::code::Code;
 
-/// How a set pauses when somebody [reports](crate::Acquisition::rate_limited) that the other side wants less, and how
-/// slowly it resumes.
+/// How a set pauses when a caller [reports](crate::Acquisition::rate_limited) a "too many requests" answer,
+/// and how slowly it resumes.
 ///
-/// The first pause is `first` long. While nothing goes well, each further one is `factor` times as long as the one
-/// before, up to `longest`. What the other side asked for (Retry-After) is not undercut, whatever its length, unless it
-/// was about a request from before a pause that is over. After a pause, admissions of all processes together are spaced: by `SlowStart`'s first gap, then by less and less.
+/// The first pause is `first` long. Until a request succeeds, each further pause is `factor` times as long as
+/// the one before, up to `longest`. A pause is never shorter than the other side asked for (Retry-After),
+/// however long that is, unless the report is about a request from before a pause that is over. After a
+/// pause, the admissions of all processes together are spaced: by `SlowStart`'s first gap, then by less and
+/// less.
 ///
 /// ```
 /// use std::time::Duration;
@@ -26,7 +28,7 @@ use crate::code::Code;
 /// let held = limits.acquire(())?;
 /// // … the answer was 429, Retry-After: 30
 /// held.rate_limited(Some(Duration::from_secs(30)))?;
-/// assert!(limits.try_acquire(()).is_err(), "nobody asks before the 30 seconds are over");
+/// assert!(limits.try_acquire(()).is_err(), "no request is admitted before the 30 seconds are over");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ use crate::code::Code;
 pub struct Cooldown {
     pub(crate) first: u64,
     pub(crate) longest: u64,
-    /// In thousandths, as is `jitter`.
+    /// In thousandths, like `jitter`.
     pub(crate) factor: u32,
     pub(crate) jitter: u32,
     pub(crate) slow_admissions: u32,
@@ -46,8 +48,8 @@ pub struct Cooldown {
 const WHOLE: u32 = 1_000;
 
 impl Default for Cooldown {
-    /// 5 seconds, twice as long each time, at most 10 minutes, up to a tenth longer at random; then 20 admissions with
-    /// gaps from half a second down to 50 milliseconds.
+    /// The default cooldown: 5 seconds, twice as long each time, at most 10 minutes, up to a tenth longer at
+    /// random; then 20 admissions with gaps from half a second down to 50 milliseconds.
     fn default() -> Self {
         Self {
             first: nanos(Duration::from_secs(5)),
@@ -61,16 +63,16 @@ impl Default for Cooldown {
     }
 }
 
-/// Why a [`Cooldown`] or [`QueueOptions`](crate::QueueOptions) cannot be.
+/// An invalid setting of a [`Cooldown`] or of [`QueueOptions`](crate::QueueOptions).
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{what} cannot be {found}: it has to be {expected}")]
 #[non_exhaustive]
 pub struct BadSetting {
-    /// Which number.
+    /// The name of the setting.
     pub what: &'static str,
-    /// What it was.
+    /// The value found.
     pub found: String,
-    /// What it can be.
+    /// The valid values.
     pub expected: &'static str,
 }
 
@@ -82,40 +84,42 @@ impl BadSetting {
 }
 
 impl Cooldown {
-    /// Length of the first pause: 5 seconds unless set.
+    /// Sets the length of the first pause: 5 seconds unless set.
     pub fn first(mut self, pause: Duration) -> Self {
         self.first = nanos(pause);
         self
     }
 
-    /// How many times as long each further pause is, while nothing goes well: 2 unless set, from 1 to 1000, to the
-    /// thousandth.
+    /// Sets the factor by which each further pause is longer, until a request succeeds: 2 unless set, from 1
+    /// to 1000, to the thousandth.
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = thousandths(factor);
         self
     }
 
-    /// The longest pause that follows from `factor`: 10 minutes unless set. The other side may ask for more.
+    /// Sets the longest pause that follows from `factor`: 10 minutes unless set. The other side may ask for
+    /// more.
     pub fn longest(mut self, pause: Duration) -> Self {
         self.longest = nanos(pause);
         self
     }
 
-    /// By which part of its length a pause, or a gap, may be longer at random, so that those who pause at one time
-    /// (other machines, other sets) do not resume at one time: 0.1 unless set, from 0 to 1, to the thousandth.
+    /// Sets the fraction of its length by which a pause or a gap may be longer at random, so that other
+    /// machines and other sets that paused at the same time do not resume at the same time: 0.1 unless set,
+    /// from 0 to 1, to the thousandth.
     pub fn jitter(mut self, part: f64) -> Self {
         self.jitter = thousandths(part);
         self
     }
 
-    /// After a pause, spaces this many admissions of all processes together, with gaps that fall from `first` to
-    /// `last`: 20, from 500 ms to 50 ms, unless set. 0 admissions: everybody goes on at once.
+    /// Spaces this many admissions of all processes together after a pause, with gaps that fall from `first`
+    /// to `last`: 20, from 500 ms to 50 ms, unless set. With 0 admissions there is no slow start.
     pub fn slow_start(mut self, admissions: u32, first: Duration, last: Duration) -> Self {
         (self.slow_admissions, self.first_gap, self.last_gap) = (admissions, nanos(first), nanos(last));
         self
     }
 
-    /// What it was set to.
+    /// Returns the settings of this cooldown.
     pub fn settings(&self) -> CooldownSettings {
         let part = |thousandths: u32| f64::from(thousandths) / f64::from(WHOLE);
         CooldownSettings {
@@ -129,7 +133,7 @@ impl Cooldown {
         }
     }
 
-    /// Whether it can be.
+    /// Checks that all settings are valid.
     pub(crate) fn check(&self) -> Result<(), BadSetting> {
         let bad = |what, found: String, expected| Err(BadSetting { what, found, expected });
         let part = |thousandths: u32| format!("{}", f64::from(thousandths) / f64::from(WHOLE));
@@ -150,12 +154,12 @@ impl Cooldown {
         Ok(())
     }
 
-    /// How many admissions are spaced.
+    /// The number of admissions that are spaced.
     pub(crate) fn slow_admissions(&self) -> u64 {
         self.slow_admissions.into()
     }
 
-    /// Length of the pause that is the `count`-th in a row, from 1. `seed` makes it longer at random.
+    /// Returns the length of the `count`-th pause in a row, counted from 1. `seed` makes it longer at random.
     pub(crate) fn pause(&self, count: u64, retry_after: u64, seed: u64) -> u64 {
         let mut pause = self.first;
         for _ in 1..count {
@@ -169,17 +173,17 @@ impl Cooldown {
         self.lengthen(pause.max(retry_after), seed)
     }
 
-    /// The gap behind an admission of the slow start, of which `left` are to come after it.
+    /// Returns the gap after an admission of the slow start, with `left` spaced admissions to follow.
     pub(crate) fn gap(&self, left: u64, seed: u64) -> u64 {
         let last = self.slow_admissions().saturating_sub(1);
         let fall = u128::from(self.first_gap.saturating_sub(self.last_gap));
-        // Whole nanoseconds, and not too few: rounded up.
+        // Rounded up to whole nanoseconds, so that a gap is never too short.
         let above = (fall * u128::from(left.min(last))).div_ceil(u128::from(last.max(1)));
         let gap = self.last_gap.saturating_add(u64::try_from(above).unwrap_or(u64::MAX));
         self.lengthen(if last == 0 { self.first_gap } else { gap }, seed)
     }
 
-    /// No gap is longer.
+    /// The longest possible gap.
     pub(crate) fn longest_gap(&self) -> u64 {
         self.first_gap.saturating_add(u64::try_from(self.most_jitter(self.first_gap)).unwrap_or(u64::MAX))
     }
@@ -196,16 +200,16 @@ impl Cooldown {
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast from float saturates")]
 fn thousandths(number: f64) -> u32 {
-    // What is no number must not pass for one.
+    // NaN becomes a value that `check` rejects.
     if number.is_nan() { u32::MAX } else { (number * f64::from(WHOLE)).round() as u32 }
 }
 
-/// As many as fit.
+/// Returns the duration in nanoseconds; durations beyond 64 bits saturate.
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// A number that looks random, out of one that does not.
+/// Hashes a seed to a number that looks random.
 fn scramble(seed: u64) -> u64 {
     let mut bits = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -213,7 +217,7 @@ fn scramble(seed: u64) -> u64 {
     bits ^ bits >> 31
 }
 
-/// `pauses of 5s, times 2, at most 600s …`.
+/// Formats a cooldown: `pauses of 5s, times 2, at most 600s …`.
 impl fmt::Display for Cooldown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = |thousandths: u32| f64::from(thousandths) / f64::from(WHOLE);

@@ -5,32 +5,34 @@ use std::fmt;
 
 use super::{Cooldown, GivingUp, Limit, Report};
 
-/// Longest config map, as a segment keeps it.
+/// The largest config map, in bytes as encoded in a segment.
 pub(crate) const MAX_CONFIG_BYTES: u32 = 1 << 16;
 
-/// The declared part of a set. Never changes; numbers that are changed live are kept beside it.
+/// The declaration of a set. It never changes; parameters that were changed live are kept beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Definition {
     pub(crate) limits: Vec<Limit>,
     pub(crate) config: BTreeMap<String, String>,
     pub(crate) order: Order,
     pub(crate) cooldown: Cooldown,
-    /// When the work queue gives up on an item, if there is one.
+    /// When the work queue gives up on an item, if the set has a queue.
     pub(crate) giving_up: GivingUp,
 }
 
-/// Who goes first when there is not enough for all.
+/// The order in which waiters are granted their requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Whoever came first, among those who want the same limits: nobody starves, and newcomers queue up.
+    /// In order of arrival among requests for the same limits. No request starves, and new requests queue
+    /// behind waiting ones.
     #[default]
     Arrival,
-    /// Whoever fits: small requests pass large ones, and newcomers pass those who wait. Large requests may starve.
+    /// Any request that fits. Small requests pass large ones, and new requests pass waiters. Large requests
+    /// may starve.
     Any,
 }
 
 impl Order {
-    /// The order's number in a segment. It never changes.
+    /// Returns the order's number in a segment. Numbers never change.
     pub(crate) const fn number(self) -> u32 {
         match self {
             Self::Arrival => 0,
@@ -39,7 +41,7 @@ impl Order {
     }
 }
 
-/// How two definitions differ.
+/// A difference between two definitions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) found: String,
@@ -47,30 +49,30 @@ pub(crate) struct Difference {
     pub(crate) what: Differs,
 }
 
-/// What differs between two definitions, the gravest first.
+/// The kind of difference between two definitions, the most severe first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Differs {
-    /// Keys, kinds, algorithms, sub-windows, reports: never changed live.
+    /// Keys, kinds, algorithms, sub-windows or reports, which never change live.
     Limits,
-    /// The config map, the cooldown, or when the work queue gives up.
+    /// The config map, the cooldown, or the queue's number of attempts.
     Config,
-    /// Numbers only, which can be changed live.
+    /// Parameters only, which can be changed live.
     Numbers,
 }
 
 impl Definition {
-    /// Words needed for window cells, over all limits.
+    /// The number of words needed for the window cells of all limits.
     pub(crate) fn cells(&self) -> u32 {
         self.limits.iter().filter_map(|limit| limit.rule(0)).map(|rule| rule.cells()).sum()
     }
 
-    /// Bytes of the config map in a segment.
+    /// The bytes of the config map in a segment.
     pub(crate) fn config_bytes(&self) -> usize {
         self.config.iter().map(|(key, value)| 8 + key.len() + value.len()).sum()
     }
 
-    /// The first difference between this definition, found in a segment, and the one asked for. The order of
-    /// limits is none.
+    /// Returns the first difference between this definition, found in a segment, and the expected one. The
+    /// order of limits does not count.
     pub(crate) fn difference(&self, expected: &Self) -> Option<Difference> {
         let differs = |found: &dyn fmt::Display, expected: &dyn fmt::Display, what| {
             Some(Difference { found: found.to_string(), expected: expected.to_string(), what })
@@ -107,7 +109,7 @@ impl Definition {
     }
 }
 
-/// A config map, for messages.
+/// Formats a config map for messages.
 struct Config<'a>(&'a BTreeMap<String, String>);
 
 impl fmt::Display for Config<'_> {
@@ -117,7 +119,7 @@ impl fmt::Display for Config<'_> {
 }
 
 impl Limit {
-    /// Whether this limit differs from another of the same key in numbers only.
+    /// Returns whether this limit differs from another with the same key in parameters only.
     pub(crate) fn is_same_kind_as(&self, other: &Self) -> bool {
         let shape = |limit: &Self| limit.rule(0).map(|rule| (rule.algorithm(), rule.cells()));
         std::mem::discriminant(self) == std::mem::discriminant(other)
@@ -126,7 +128,7 @@ impl Limit {
     }
 }
 
-/// `"tokens": 200000 per 60s by gcra, at most 50000 at once`.
+/// Formats a limit: `"tokens": 200000 per 60s by gcra, at most 50000 at once`.
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, capacity) = (self.name(), self.capacity());
@@ -148,7 +150,7 @@ impl fmt::Display for Limit {
     }
 }
 
-/// Whether a config map fits a segment.
+/// Checks that a config map fits a segment.
 pub(crate) fn config_fits(definition: &Definition) -> Result<(), super::BadLimit> {
     let (found, most) = (definition.config_bytes(), MAX_CONFIG_BYTES as usize);
     if found > most { Err(super::BadLimit::ConfigTooLarge { found, most }) } else { Ok(()) }
@@ -193,7 +195,7 @@ pub(crate) mod tests {
         let ours = definition();
         let mut theirs = definition();
         theirs.limits.reverse();
-        assert_eq!(theirs.difference(&ours), None, "order is no difference");
+        assert_eq!(theirs.difference(&ours), None, "the order of limits does not count");
         theirs.limits[3] = CallLimit::per_minute(400).into();
         let difference = theirs.difference(&ours).unwrap();
         assert_eq!(difference.what, Differs::Numbers);

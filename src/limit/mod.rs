@@ -1,4 +1,5 @@
-//! Define: what a limit is. Plain data; nothing is checked until a set is opened with it, or [`validate`] is asked.
+//! Definitions of limits, as plain data. Limits are checked when a set is opened with them, or by
+//! [`validate`].
 //!
 //! ```
 //! use limitset::limit::{Algorithm, CallLimit, Limit, RateLimit, ResourceLimit, validate};
@@ -35,19 +36,19 @@ pub(crate) use self::work::{GivingUp, MAX_ITEM_BYTES, MAX_ITEMS};
 use crate::algorithm::{self, Rule};
 pub use crate::algorithm::{Algorithm, UnknownAlgorithm};
 
-/// Key of a [`CallLimit`] that was given none.
+/// The key of a [`CallLimit`] without an explicit key.
 pub const CALL_COUNT: &str = "call_count";
-/// Longest key, in bytes.
+/// The longest key, in bytes.
 pub const MAX_KEY_BYTES: usize = 64;
-/// Most limits of one set.
+/// The largest number of limits in one set.
 pub const MAX_LIMITS: usize = 64;
-/// Largest capacity and burst: 2^62, so that sums of units, and debt, fit 64 bits.
+/// The largest capacity and the largest burst: 2^62, so that sums of units, and debt, fit 64 bits.
 pub const MAX_CAPACITY: u64 = algorithm::MAX_CAPACITY;
-/// Longest window, and longest time a burst may take to fill: 2^62 nanoseconds, some 146 years.
+/// The longest window, and the longest time a burst may take to fill: 2^62 nanoseconds, some 146 years.
 pub const MAX_WINDOW: Duration = Duration::from_nanos(algorithm::MAX_WINDOW_NANOS);
-/// Most sub-windows of [`Algorithm::SlidingWindow`].
+/// The largest number of sub-windows of [`Algorithm::SlidingWindow`].
 pub const MAX_RESOLUTION: u32 = algorithm::MAX_RESOLUTION;
-/// Sub-windows of [`Algorithm::SlidingWindow`] unless set.
+/// The number of sub-windows of [`Algorithm::SlidingWindow`] unless set.
 pub const DEFAULT_RESOLUTION: u32 = algorithm::DEFAULT_RESOLUTION;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -55,17 +56,18 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Whether an acquisition must say how much of a rate it used before it is released.
+/// Whether the holder of an acquisition must report its use of a rate before the release.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Report {
-    /// Releasing without a report is an error, though it releases. For what is known only afterwards.
+    /// A release without a report returns an error, although it releases. For use that is known only
+    /// afterwards.
     #[default]
     Required,
-    /// What was asked for counts as used unless something else is reported.
+    /// The requested amount counts as used unless another amount is reported.
     Optional,
 }
 
-/// What [`RateLimit`] and [`CallLimit`] have in common.
+/// The common part of [`RateLimit`] and [`CallLimit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rate {
     pub(crate) key: String,
@@ -76,7 +78,7 @@ pub(crate) struct Rate {
     pub(crate) resolution: Option<u32>,
 }
 
-/// Units per time, however many a request needs: tokens, bytes, rows.
+/// Units per time, with any number of units per request: tokens, bytes, rows.
 ///
 /// ```
 /// use std::time::Duration;
@@ -111,7 +113,8 @@ pub struct CallLimit {
     pub(crate) rate: Rate,
 }
 
-/// Things that are held and returned: connections, slots, licences. Each request holds 1 unless it asks for more.
+/// Permits that are held and returned: connections, slots, licences. Each request holds 1 unless it asks for
+/// more.
 ///
 /// ```
 /// use limitset::limit::ResourceLimit;
@@ -126,39 +129,40 @@ pub struct ResourceLimit {
     pub(crate) capacity: u64,
 }
 
-/// The builders and getters that rates of both kinds have.
+/// Defines the builders and getters common to both kinds of rates.
 macro_rules! rate_methods {
     () => {
-        /// How it counts: [`Algorithm::TokenBucket`] unless set.
+        /// Sets how the limit counts: [`Algorithm::TokenBucket`] unless set.
         pub fn algorithm(mut self, algorithm: Algorithm) -> Self {
             self.rate.algorithm = algorithm;
             self
         }
 
-        /// Most units at once, where that shall differ from the capacity: less, to smooth, or more, to let
-        /// savings add up over several windows. Not for windows, which have none.
+        /// Sets the largest amount admitted at once, if it differs from the capacity: less to smooth, more to
+        /// let savings add up over several windows. Window algorithms have no burst.
         pub fn burst(mut self, burst: u64) -> Self {
             self.rate.burst = Some(burst);
             self
         }
 
-        /// Sub-windows of [`Algorithm::SlidingWindow`]: more are more exact, and take 16 bytes each.
+        /// Sets the number of sub-windows of [`Algorithm::SlidingWindow`]: more are more exact, and take 16
+        /// bytes each.
         pub fn resolution(mut self, sub_windows: u32) -> Self {
             self.rate.resolution = Some(sub_windows);
             self
         }
 
-        /// The key by which requests name this limit.
+        /// Returns the key by which requests name this limit.
         pub fn name(&self) -> &str {
             &self.rate.key
         }
 
-        /// Units per window.
+        /// Returns the number of units per window.
         pub fn capacity(&self) -> u64 {
             self.rate.capacity
         }
 
-        /// Length of the window.
+        /// Returns the length of the window.
         pub fn window(&self) -> Duration {
             self.rate.window
         }
@@ -166,32 +170,32 @@ macro_rules! rate_methods {
 }
 
 impl RateLimit {
-    /// `capacity` units per `window`.
+    /// Creates a limit of `capacity` units per `window`.
     pub fn new(key: impl Into<String>, capacity: u64, window: Duration) -> Self {
         Self { rate: Rate::new(key.into(), capacity, window), report: Report::default() }
     }
 
-    /// `capacity` units per second.
+    /// Creates a limit of `capacity` units per second.
     pub fn per_second(key: impl Into<String>, capacity: u64) -> Self {
         Self::new(key, capacity, SECOND)
     }
 
-    /// `capacity` units per minute.
+    /// Creates a limit of `capacity` units per minute.
     pub fn per_minute(key: impl Into<String>, capacity: u64) -> Self {
         Self::new(key, capacity, MINUTE)
     }
 
-    /// `capacity` units per hour.
+    /// Creates a limit of `capacity` units per hour.
     pub fn per_hour(key: impl Into<String>, capacity: u64) -> Self {
         Self::new(key, capacity, HOUR)
     }
 
-    /// `capacity` units per day of 24 hours.
+    /// Creates a limit of `capacity` units per day of 24 hours.
     pub fn per_day(key: impl Into<String>, capacity: u64) -> Self {
         Self::new(key, capacity, DAY)
     }
 
-    /// Whether use must be reported: it must, unless set.
+    /// Sets whether use must be reported: required unless set.
     pub fn report(mut self, report: Report) -> Self {
         self.report = report;
         self
@@ -201,32 +205,32 @@ impl RateLimit {
 }
 
 impl CallLimit {
-    /// `capacity` calls per `window`.
+    /// Creates a limit of `capacity` calls per `window`.
     pub fn new(capacity: u64, window: Duration) -> Self {
         Self { rate: Rate::new(CALL_COUNT.to_owned(), capacity, window) }
     }
 
-    /// `capacity` calls per second.
+    /// Creates a limit of `capacity` calls per second.
     pub fn per_second(capacity: u64) -> Self {
         Self::new(capacity, SECOND)
     }
 
-    /// `capacity` calls per minute.
+    /// Creates a limit of `capacity` calls per minute.
     pub fn per_minute(capacity: u64) -> Self {
         Self::new(capacity, MINUTE)
     }
 
-    /// `capacity` calls per hour.
+    /// Creates a limit of `capacity` calls per hour.
     pub fn per_hour(capacity: u64) -> Self {
         Self::new(capacity, HOUR)
     }
 
-    /// `capacity` calls per day of 24 hours.
+    /// Creates a limit of `capacity` calls per day of 24 hours.
     pub fn per_day(capacity: u64) -> Self {
         Self::new(capacity, DAY)
     }
 
-    /// Another key than [`CALL_COUNT`], for a second limit on calls in one set.
+    /// Sets another key than [`CALL_COUNT`], for a second limit on calls in one set.
     pub fn key(mut self, key: impl Into<String>) -> Self {
         self.rate.key = key.into();
         self
@@ -236,17 +240,17 @@ impl CallLimit {
 }
 
 impl ResourceLimit {
-    /// `capacity` of them in all.
+    /// Creates a limit of `capacity` permits in all.
     pub fn new(key: impl Into<String>, capacity: u64) -> Self {
         Self { key: key.into(), capacity }
     }
 
-    /// The key by which requests name this limit.
+    /// Returns the key by which requests name this limit.
     pub fn name(&self) -> &str {
         &self.key
     }
 
-    /// How many there are.
+    /// Returns the number of permits.
     pub fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -260,12 +264,12 @@ pub enum Limit {
     Rate(RateLimit),
     /// Calls per time.
     Call(CallLimit),
-    /// Things that are held and returned.
+    /// Permits that are held and returned.
     Resource(ResourceLimit),
 }
 
 impl Limit {
-    /// The key by which requests name this limit.
+    /// Returns the key by which requests name this limit.
     pub fn name(&self) -> &str {
         match self {
             Self::Rate(it) => it.name(),
@@ -274,7 +278,7 @@ impl Limit {
         }
     }
 
-    /// Units per window, or how many there are.
+    /// Returns the number of units per window, or of permits.
     pub fn capacity(&self) -> u64 {
         match self {
             Self::Rate(it) => it.capacity(),
@@ -283,12 +287,12 @@ impl Limit {
         }
     }
 
-    /// Whether use must be reported before release.
+    /// Returns whether use must be reported before the release.
     pub fn must_report(&self) -> bool {
         matches!(self, Self::Rate(it) if it.report == Report::Required)
     }
 
-    /// The numbers of a rate, with windows aligned by `wall_offset`; none for a resource.
+    /// Returns the parameters of a rate, with windows aligned by `wall_offset`; none for a resource.
     pub(crate) fn rule(&self, wall_offset: u64) -> Option<Rule> {
         self.rate().map(|rate| rate.rule().with_wall_offset(wall_offset))
     }

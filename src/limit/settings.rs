@@ -1,4 +1,4 @@
-//! What a limit, and a cooldown, were set to: to show them, and to write them down.
+//! The settings of a limit and of a cooldown, for display and serialization.
 
 use std::time::Duration;
 
@@ -10,38 +10,38 @@ use super::{Algorithm, Limit, QueueOptions};
 pub struct RateSettings {
     /// Units per window.
     pub capacity: u64,
-    /// Length of the window.
+    /// The length of the window.
     pub window: Duration,
-    /// How it counts.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// Most units at once, if that was set.
+    /// The largest amount admitted at once, if it was set.
     pub burst: Option<u64>,
-    /// Sub-windows, if they were set.
+    /// The number of sub-windows, if it was set.
     pub resolution: Option<u32>,
 }
 
-/// The settings of a [`Cooldown`](super::Cooldown); see there for what each means.
+/// The settings of a [`Cooldown`](super::Cooldown), which documents each of them.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct CooldownSettings {
-    /// Length of the first pause.
+    /// The length of the first pause.
     pub first: Duration,
     /// The longest pause that follows from `factor`.
     pub longest: Duration,
-    /// How many times as long each further pause is.
+    /// The factor by which each further pause is longer.
     pub factor: f64,
-    /// By which part of its length a pause may be longer at random.
+    /// The fraction of its length by which a pause may be longer at random.
     pub jitter: f64,
-    /// How many admissions the slow start spaces.
+    /// The number of admissions that the slow start spaces.
     pub slow_admissions: u32,
-    /// Its first gap.
+    /// The first gap of the slow start.
     pub first_gap: Duration,
-    /// Its last gap.
+    /// The last gap of the slow start.
     pub last_gap: Duration,
 }
 
 impl Limit {
-    /// The settings of a rate; none for what is held and returned.
+    /// Returns the settings of a rate; none for a resource.
     ///
     /// ```
     /// use limitset::{Algorithm, Limit, RateLimit};
@@ -62,24 +62,24 @@ impl Limit {
     }
 }
 
-/// The settings of [`QueueOptions`]; see there for what each means.
+/// The settings of [`QueueOptions`], which documents each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueSettings {
-    /// How many items there is room for.
+    /// The number of items that fit.
     pub items: u32,
-    /// Most bytes of an item.
+    /// The largest item, in bytes.
     pub item_bytes: u32,
-    /// Most bytes of a result.
+    /// The largest result, in bytes.
     pub result_bytes: u32,
-    /// How often an item is tried.
+    /// The number of attempts at an item.
     pub attempts: u32,
-    /// How often the other side may say "too many requests" to an item.
+    /// The number of "too many requests" answers an item may get.
     pub rate_limits: u32,
 }
 
 impl QueueOptions {
-    /// What they were set to.
+    /// Returns the settings of these options.
     pub fn settings(&self) -> QueueSettings {
         QueueSettings {
             items: self.items,

@@ -1,4 +1,4 @@
-//! Which limits can be, and what is wrong with those that cannot.
+//! Checks of limits: which are valid, and the reason why others are not.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use thiserror::Error;
 use super::{Algorithm, Limit, MAX_CAPACITY, MAX_KEY_BYTES, MAX_LIMITS, MAX_RESOLUTION, MAX_WINDOW, Rate};
 use crate::code::Code;
 
-/// A limit that cannot be, by name.
+/// An invalid limit, by name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum BadLimit {
-    /// More limits than a set can have.
-    #[error("limit {key:?} is one too many: there are {found}, a set has at most {most}; use several sets")]
+    /// A set with too many limits.
+    #[error("too many limits: {found}, {key:?} is the first beyond {most}; use several sets")]
     TooMany { key: String, found: usize, most: usize },
-    /// A key without a character.
+    /// An empty key.
     #[error("limit number {number} has an empty key; give it a name of 1 to {most} bytes")]
     KeyEmpty { number: usize, most: usize },
     /// A key that is too long.
-    #[error("the key of limit {key:?} has {found} bytes; at most {most} are possible: shorten it")]
+    #[error("the key of limit {key:?} has {found} bytes; at most {most} are allowed: shorten it")]
     KeyTooLong { key: String, found: usize, most: usize },
     /// A key with a zero byte.
     #[error("the key of limit {key:?} has a zero byte; use printable characters")]
@@ -30,7 +30,7 @@ pub enum BadLimit {
     /// A capacity of 0, or one that is too large.
     #[error("limit {key:?} has capacity {found}; it must be 1 to {most}")]
     Capacity { key: String, found: u64, most: u64 },
-    /// A window of no time, or one that is too long.
+    /// An empty window, or one that is too long.
     #[error("limit {key:?} has a window of {found:?}; it must be 1 ns to {most:?}")]
     Window { key: String, found: Duration, most: Duration },
     /// A burst of 0, or one that is too large.
@@ -38,31 +38,31 @@ pub enum BadLimit {
     Burst { key: String, found: u64, most: u64 },
     /// A burst that takes too long to fill.
     #[error(
-        "limit {key:?} would fill its burst of {burst} in {found:?}, but {most:?} is the longest possible: lower \
+        "limit {key:?} would fill its burst of {burst} in {found:?}; at most {most:?} is allowed: lower \
         the burst, or raise the rate"
     )]
     BurstTooSlow { key: String, burst: u64, found: Duration, most: Duration },
-    /// A burst for an algorithm that has none.
+    /// A burst for an algorithm without bursts.
     #[error(
-        "limit {key:?} has a burst of {found}, which {algorithm} does not know: leave it out, or use another \
-        algorithm"
+        "limit {key:?} has a burst of {found}, which {algorithm} does not support: leave it out, or use \
+        another algorithm"
     )]
     NoBurst { key: String, found: u64, algorithm: Algorithm },
     /// No sub-windows, or too many.
     #[error("limit {key:?} has {found} sub-windows; it must be 1 to {most}")]
     Resolution { key: String, found: u32, most: u32 },
-    /// Sub-windows for an algorithm that has none.
+    /// Sub-windows for an algorithm without sub-windows.
     #[error(
-        "limit {key:?} has {found} sub-windows, which {algorithm} does not know: leave that out, or use \
+        "limit {key:?} has {found} sub-windows, which {algorithm} does not support: leave that out, or use \
         sliding_window"
     )]
     NoResolution { key: String, found: u32, algorithm: Algorithm },
     /// A config map that is too large.
-    #[error("the config map has {found} bytes; at most {most} are possible: keep large things elsewhere")]
+    #[error("the config map has {found} bytes; at most {most} are allowed: keep large things elsewhere")]
     ConfigTooLarge { found: usize, most: usize },
 }
 
-/// Whether a set can be made of these limits; if not, the first that is in the way.
+/// Checks that a set can be created with these limits; returns the first problem otherwise.
 ///
 /// ```
 /// use limitset::limit::{BadLimit, RateLimit, validate};
@@ -74,7 +74,7 @@ pub enum BadLimit {
 ///
 /// # Errors
 ///
-/// [`BadLimit`] names the limit, what was found, and what is possible.
+/// [`BadLimit`] names the limit, the value found, and the valid values.
 pub fn validate(limits: &[Limit]) -> Result<(), BadLimit> {
     if let Some(limit) = limits.get(MAX_LIMITS) {
         let (key, found) = (limit.name().to_owned(), limits.len());
@@ -112,7 +112,7 @@ impl BadLimit {
 }
 
 impl Rate {
-    /// The numbers beyond the capacity, which is known to be possible.
+    /// Checks the parameters other than the capacity, which is valid already.
     fn check(&self) -> Result<(), BadLimit> {
         let (key, algorithm) = (self.key.clone(), self.algorithm);
         if self.window.is_zero() || self.window > MAX_WINDOW {
@@ -144,7 +144,7 @@ impl Rate {
     }
 }
 
-/// Nanoseconds as a duration, as long as one can be.
+/// Returns nanoseconds as a duration, saturating.
 fn duration(nanos: u128) -> Duration {
     const SECOND: u128 = 1_000_000_000;
     let part = u32::try_from(nanos % SECOND).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Define: how large a work queue is, and when it gives up on an item.
+//! The size of a work queue, and when it gives up on an item.
 
 use std::fmt;
 
 use super::BadSetting;
-/// Most items of a work queue.
+/// The largest number of items in a work queue.
 pub(crate) const MAX_ITEMS: u32 = 1 << 20;
-/// Longest payload and longest result of an item.
+/// The largest payload and the largest result of an item, in bytes.
 pub(crate) const MAX_ITEM_BYTES: u32 = 1 << 16;
 
 /// A [work queue](crate::WorkQueue) in the segment of a set; see
@@ -33,26 +33,27 @@ impl Default for GivingUp {
 }
 
 impl QueueOptions {
-    /// Room for `items` items of at most `item_bytes` bytes each. Items that are waiting, at work, parked or dead
-    /// letters need a place, and those that are done until somebody has collected their result.
+    /// Options for a queue of `items` items of at most `item_bytes` bytes each. An item takes a place while
+    /// it waits, is leased, is parked or is a dead letter; a finished item keeps its place until its result
+    /// is collected.
     pub fn new(items: u32, item_bytes: u32) -> Self {
         Self { items, payload_bytes: item_bytes, result_bytes: item_bytes, giving_up: GivingUp::default() }
     }
 
-    /// Most bytes of a result: as many as of an item unless set.
+    /// Sets the largest result, in bytes: the size of an item unless set.
     pub fn result_bytes(mut self, bytes: u32) -> Self {
         self.result_bytes = bytes;
         self
     }
 
-    /// How often an item is tried before it becomes a dead letter: 3 times unless set.
+    /// Sets how many attempts an item gets before it becomes a dead letter: 3 unless set.
     pub fn attempts(mut self, attempts: u32) -> Self {
         self.giving_up.attempts = attempts;
         self
     }
 
-    /// How often the other side may say "too many requests" to an item before it becomes a dead letter: 20 times
-    /// unless set. These are no attempts.
+    /// Sets how many "too many requests" answers an item may get before it becomes a dead letter: 20 unless
+    /// set. These do not count as attempts.
     pub fn rate_limits(mut self, times: u32) -> Self {
         self.giving_up.rate_limits = times;
         self
@@ -68,7 +69,7 @@ impl QueueOptions {
         for (what, bytes) in [("the size of an item", payload_bytes), ("the size of a result", result_bytes)]
         {
             if bytes > MAX_ITEM_BYTES {
-                return bad(what, bytes, "at most 65536 bytes; put what is larger into a file");
+                return bad(what, bytes, "at most 65536 bytes; put larger data into a file");
             }
         }
         giving_up.check()

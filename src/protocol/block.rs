@@ -1,21 +1,22 @@
 //! A block: one lock, one journal, and the words they guard.
 //!
-//! The lock is this project's own futex word, because none of the ready-made process-shared ones survives a
-//! kill in all cases. The rules:
+//! The lock is a futex word of this project's own, because none of the ready-made process-shared locks
+//! survives a kill in all cases. The rules:
 //!
 //! * Taking it is one compare-and-exchange from free to "me" (see [`owner`](super::owner)).
 //! * Every sleep is timed. A woken sleeper may be killed before it takes the lock, and would otherwise leave
-//!   the rest asleep for ever.
-//! * After a slice a waiter asks whether the holder is dead, and steals by compare-and-exchange from exactly
-//!   the word it judged. Time alone never justifies a steal.
-//! * Whoever takes the lock and finds journal entries rolls them back before anything else.
-//! * Unlocking is a store: nobody else changes the word of a lock that is held, unless its holder is dead. Anything but
-//!   "me" there before it means that somebody was wrongly thought dead: that is [`Fault::Deposed`], a defect to report,
-//!   and is counted.
-//! * Whoever is about to sleep says so and then looks at the lock once more; whoever unlocks looks afterwards whether
-//!   somebody sleeps. The fences in between are a [pair](Env::light_fence): one of the two sees the other.
-//! * Whoever changes a doorbell under the lock wakes its sleepers by unlocking, in one step: any earlier, they would
-//!   find the lock taken; any later, a death in between would leave them asleep.
+//!   the rest asleep forever.
+//! * After a slice, a waiter checks whether the holder is dead, and steals by compare-and-exchange from
+//!   exactly the word it checked. Time alone never justifies a steal.
+//! * A process that takes the lock rolls back any journal entries first.
+//! * Unlocking is a store: only the holder changes the word of a held lock, unless the holder is dead. If the
+//!   unlocker finds another word, it was wrongly considered dead: that is [`Fault::Deposed`], a defect to
+//!   report, and is counted.
+//! * A process that is about to sleep sets the sleepers word and then checks the lock once more; an unlocker
+//!   checks the sleepers word afterwards. The fences in between are a [pair](Env::light_fence): at least one
+//!   of the two processes sees the other.
+//! * A lock holder that changes a doorbell wakes its sleepers by unlocking, in one step: any earlier, they
+//!   would find the lock taken; any later, a death in between would leave them asleep.
 //!
 //! Never here: a sleep while holding the lock; a steal without proof of death.
 
@@ -26,13 +27,13 @@ use super::guard::{Guard, How, Taken};
 use super::owner::{Participant, slot_of};
 use super::slots::Slots;
 
-/// Why something could not be done to a block.
+/// Why an operation on a block failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
     /// The deadline passed while a living participant held the lock.
     Busy {
-        /// Its slot.
+        /// The holder's slot.
         slot: u32,
     },
     /// The segment was removed.
@@ -41,63 +42,64 @@ pub enum Fault {
     DamagedJournal {
         /// The length, word index or description found.
         found: u64,
-        /// The largest possible one.
+        /// The largest valid one.
         most: u64,
     },
-    /// A word outside the block was asked for.
+    /// The index is outside of the block.
     OutOfRange {
-        /// The index asked for.
+        /// The index requested.
         index: usize,
-        /// How many words there are.
+        /// The number of words in the block.
         words: usize,
     },
     /// One transaction changed more words than the journal can undo.
     TooManyChanges {
-        /// How many it can.
+        /// The number of words that the journal can undo.
         most: usize,
     },
-    /// The lock was in other hands when it should have been ours.
+    /// Another participant held the lock when the caller should have held it.
     Deposed,
 }
 
-/// The shared words of a block, with the world they live in.
+/// The shared words of a block, with their environment.
 pub struct Block<'a, E: Env> {
-    /// The world.
+    /// The environment.
     pub env: &'a E,
-    /// Who could hold the lock.
+    /// The slots of the possible lock holders.
     pub slots: Slots<'a, E>,
     /// The lock word.
     pub lock: &'a E::U32,
-    /// Whether somebody may be asleep for the lock; what they sleep on.
+    /// Whether a process may be asleep for the lock; sleepers wait on this word.
     pub sleepers: &'a E::U32,
-    /// Rung when something was given back; see [`Semaphore`](super::Semaphore).
+    /// Rung when permits were returned; see [`Semaphore`](super::Semaphore).
     pub doorbell: &'a E::U32,
-    /// Whether something is being changed, and how much was; see [`journal`](super::journal).
+    /// Whether a change is in progress, and the number of changes; see [`journal`](super::journal).
     pub change: &'a E::U64,
     /// Not 0: the segment was removed.
     pub closed: &'a E::U64,
-    /// When the dead were last looked for.
+    /// The instant of the last sweep for dead participants.
     pub last_sweep: &'a E::U64,
-    /// Statistics: locks taken from the dead.
+    /// Statistics: locks taken from dead holders.
     pub steals: &'a E::U64,
-    /// Statistics: half-done updates undone.
+    /// Statistics: unfinished transactions rolled back.
     pub rollbacks: &'a E::U64,
-    /// Statistics: unlocks that found the lock in other hands.
+    /// Statistics: unlocks that found another holder in the lock.
     pub deposed: &'a E::U64,
-    /// Old values of words that are being changed.
+    /// Old values of the words that are being changed.
     pub journal: &'a [E::U64],
-    /// What the lock guards.
+    /// The words that the lock guards.
     pub words: &'a [E::U64],
-    /// Where the doorbells are that unlocking may ring, besides its own: of waiters, and of participants.
+    /// The doorbells, besides the block's own, that unlocking may ring: those of waiters, and of
+    /// participants.
     pub bells: [&'a [E::U32]; 2],
 }
 
 /// A doorbell besides the block's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bell {
-    /// The word with this index among the waiters'.
+    /// The doorbell with this index among those of waiters.
     Waiter(usize),
-    /// The same among the participants'.
+    /// The doorbell with this index among those of participants.
     Participant(usize),
 }
 
@@ -108,17 +110,19 @@ impl<E: Env> Clone for Block<'_, E> {
 }
 impl<E: Env> Copy for Block<'_, E> {}
 
-/// Until when to wait for a lock.
+/// How long to wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// An instant of the clock of deadlines; [`NEVER`](super::NEVER) and [`AT_ONCE`](super::AT_ONCE) are such.
+    /// Until an instant by the clock of deadlines; [`NEVER`](super::NEVER) and [`AT_ONCE`](super::AT_ONCE)
+    /// are such instants.
     At(u64),
-    /// So many nanoseconds from when the waiting begins: who need not wait need not read the clock.
+    /// For this many nanoseconds from the start of the wait. A caller that does not have to wait does not
+    /// read the clock.
     Within(u64),
 }
 
 impl Until {
-    /// The instant, if the waiting begins now.
+    /// Returns the deadline of a wait that starts now.
     fn instant(self, env: &impl Env) -> u64 {
         match self {
             Self::At(instant) => instant,
@@ -133,17 +137,18 @@ impl From<u64> for Until {
     }
 }
 
-/// What locking found. Both arms hold the lock, and in both the words are whole.
+/// The result of locking. Both variants hold the lock, and in both the words are consistent.
 #[must_use]
 pub enum Locked<'a, E: Env> {
-    /// The last holder unlocked in order.
+    /// The last holder unlocked normally.
     Clean(Guard<'a, E>),
-    /// The last holder died inside; what it had begun was undone.
+    /// The last holder died with the lock; its unfinished transaction was rolled back.
     OwnerDied(Guard<'a, E>),
 }
 
 impl<'a, E: Env> Locked<'a, E> {
-    /// The guard, for those to whom the difference is nothing: all they guard is in the block.
+    /// Returns the guard, for callers that do not care whether the owner died: all they guard is in the
+    /// block.
     #[inline]
     pub fn guard(self) -> Guard<'a, E> {
         match self {
@@ -153,7 +158,7 @@ impl<'a, E: Env> Locked<'a, E> {
 }
 
 impl<'a, E: Env> Block<'a, E> {
-    /// The same block seen through another environment: one that counts operations, or spoils one.
+    /// Returns this block in another environment, for example one that counts operations or tampers with one.
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
         let Self { lock, sleepers, doorbell, change, closed, last_sweep, .. } = self;
         let Self { steals, rollbacks, deposed, journal, words, bells, .. } = self;
@@ -175,7 +180,7 @@ impl<'a, E: Env> Block<'a, E> {
         }
     }
 
-    /// A doorbell besides its own, if there is such.
+    /// Returns a doorbell other than the block's own, if it exists.
     pub fn bell(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
         let [waiters, participants] = self.bells;
         let (words, index) = match bell {
@@ -185,30 +190,30 @@ impl<'a, E: Env> Block<'a, E> {
         words.get(index).ok_or_else(|| out_of_range(index, words.len()))
     }
 
-    /// Takes the lock, waiting as long as it says. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but
-    /// still steals from the dead.
+    /// Takes the lock, waiting until `until`. A deadline of [`AT_ONCE`](super::AT_ONCE) only tries, but still
+    /// steals from a dead holder.
     pub fn lock(&'a self, me: Participant, until: impl Into<Until>) -> Result<Locked<'a, E>, Fault> {
         let mut guard = self.take(me, until.into())?.guard(self);
         guard.begin_whole()?;
         Ok(if guard.is_stolen() { Locked::OwnerDied(guard) } else { Locked::Clean(guard) })
     }
 
-    /// Takes the lock, and nothing else: [`Taken::guard`] and [`Guard::begin_whole`] have to follow. For those who are in
-    /// a hurry: a guard that is handed on within results costs more than the lock.
+    /// Takes the lock without recovery: [`Taken::guard`] and [`Guard::begin_whole`] must follow. For hot
+    /// paths: a guard that is passed on within results costs more than the lock.
     #[inline(always)]
     pub fn take(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
         if self.take_free(me.word()) { Ok(Taken::new(me, How::AtOnce)) } else { self.take_held(me, until) }
     }
 
-    /// Takes the lock if it is free, for the participant whose word this is, and nothing else: for those who
-    /// [free](Self::free) it themselves, come what may.
+    /// Takes the lock if it is free, for the participant with this lock word, without recovery. The caller
+    /// must [free](Self::free) it on every path.
     #[inline(always)]
     pub(crate) fn take_free(&self, mine: u32) -> bool {
-        // Releasing too: whoever reads our name here must also see the generation it belongs to.
+        // Release too: a process that reads our name here must also see the generation it belongs to.
         self.env.cas32(self.lock, 0, mine, AcqRel).is_ok()
     }
 
-    /// Takes a lock that somebody had a moment ago.
+    /// Takes a lock that was held a moment ago.
     #[cold]
     fn take_held(&self, me: Participant, until: Until) -> Result<Taken, Fault> {
         let env = self.env;
@@ -225,7 +230,7 @@ impl<'a, E: Env> Block<'a, E> {
                 if !has_slept {
                     return Ok(Taken::new(me, How::AtOnce));
                 }
-                // Whoever woke us woke nobody else, and others may still sleep.
+                // The unlocker woke only this process, and others may still sleep.
                 env.store32(self.sleepers, 1, Relaxed);
                 return Ok(Taken::new(me, How::Waited));
             }
@@ -237,8 +242,9 @@ impl<'a, E: Env> Block<'a, E> {
             let deadline = *deadline.get_or_insert_with(|| until.instant(env));
             let late = deadline != super::NEVER && env.now() >= deadline;
             if has_slept || !late {
-                // Said before we sleep; and before we give up, since the wake that ended our sleep may have been the only
-                // one. Either whoever frees the lock sees this, or we see that it is free.
+                // Set before sleeping, and before giving up, since the wake-up that ended this sleep may have
+                // been the only one. Either the unlocker sees this word, or this process sees that the lock
+                // is free.
                 env.store32(self.sleepers, 1, Relaxed);
                 env.heavy_fence();
                 if slot_of(env.load32(self.lock, Relaxed)) == 0 {
@@ -253,16 +259,16 @@ impl<'a, E: Env> Block<'a, E> {
             };
             if waited == Waited::SliceOver {
                 if env.load64(self.closed, Relaxed) != 0 {
-                    // Whoever has the lock may be stopped for ever, and there is nothing left to guard. Other sleepers
+                    // The holder may be stopped forever, and there is nothing left to guard. Other sleepers
                     // find the same when their slice is over.
                     return Err(Fault::Closed);
                 }
-                // Judge the word that is there now, and take exactly that one. Acquire: with a generation from
-                // before its owner's enrolment a living holder would look dead.
+                // Check the present word, and take exactly that one. Acquire: with a generation from before
+                // its owner's enrolment, a living holder would look dead.
                 let holder = env.load32(self.lock, Acquire);
                 if slot_of(holder) != 0 && self.slots.is_word_dead(holder) {
                     if env.cas32(self.lock, holder, mine, AcqRel).is_ok() {
-                        // The dead may have been about to wake somebody.
+                        // A dead holder may have owed a wake-up.
                         env.store32(self.sleepers, 1, Relaxed);
                         return Ok(Taken::new(me, How::FromTheDead));
                     }
@@ -279,7 +285,7 @@ impl<'a, E: Env> Block<'a, E> {
         self.env.store64(statistic, value.wrapping_add(1), Relaxed);
     }
 
-    /// Word `index`, if there is one.
+    /// Returns word `index`, if it exists.
     #[inline(always)]
     pub(crate) fn word(&self, index: usize) -> Result<&'a E::U64, Fault> {
         match self.words.get(index) {
@@ -288,41 +294,43 @@ impl<'a, E: Env> Block<'a, E> {
         }
     }
 
-    /// Value of word `index`, for whoever holds the lock.
+    /// Returns the value of word `index`. For the lock holder only.
     #[inline(always)]
     pub(crate) fn get(&self, index: usize) -> Result<u64, Fault> {
         Ok(self.env.load64(self.word(index)?, Relaxed))
     }
 
-    /// `N` words from `index` on, if there are so many.
+    /// Returns `N` words from `index` on, if they exist.
     #[inline(always)]
     pub(crate) fn row<const N: usize>(&self, index: usize) -> Option<&'a [E::U64; N]> {
         self.words.get(index..)?.first_chunk()
     }
 
-    /// Their values, for whoever holds the lock.
+    /// Returns the values of a row. For the lock holder only.
     #[inline(always)]
     pub(crate) fn values<const N: usize>(&self, row: &[E::U64; N]) -> [u64; N] {
         row.each_ref().map(|word| self.env.load64(word, Relaxed))
     }
 
-    /// Apart, so that what never happens takes no room where everything happens.
+    /// Cold path, kept out of line.
     #[cold]
     pub(crate) fn out_of_range(&self, index: usize) -> Fault {
         out_of_range(index, self.words.len())
     }
 
-    /// Changes the doorbell; true if somebody may sleep on it. Bit 0 says that; the rest counts changes.
+    /// Changes the doorbell; returns true if a process may sleep on it. Bit 0 says so; the other bits count
+    /// changes.
     pub(crate) fn turn_doorbell(&self) -> bool {
         let mut seen = self.env.load32(self.doorbell, Relaxed);
-        // The sleepers' bit is set without the lock, hence the loop; each turn of it is somebody's progress.
+        // Waiters set the sleepers' bit without the lock, hence the loop; each retry means that a waiter made
+        // progress.
         while let Err(now) = self.env.cas32(self.doorbell, seen, (seen & !1).wrapping_add(2), Release) {
             seen = now;
         }
         seen & 1 != 0
     }
 
-    /// Changes another doorbell.
+    /// Changes a doorbell other than the block's own.
     pub(super) fn turn_other(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
         let doorbell = self.bell(bell)?;
         let mut seen = self.env.load32(doorbell, Relaxed);
@@ -332,24 +340,25 @@ impl<'a, E: Env> Block<'a, E> {
         Ok(doorbell)
     }
 
-    /// Lets sleepers on another doorbell look again.
+    /// Changes a doorbell other than the block's own, and wakes its sleepers.
     pub(crate) fn ring_other(&self, bell: Bell) -> Result<(), Fault> {
         self.env.wake_all(self.turn_other(bell)?);
         Ok(())
     }
 
-    /// Marks the segment as removed, without the lock: for when its name was taken away by a stranger. The
-    /// mark only ever goes one way and guards no words, so it needs none.
+    /// Marks the segment as removed, without the lock: for a segment whose name another program
+    /// removed. The mark is never cleared and guards no words, so it needs no lock.
     pub fn close_unlocked(&self) {
         self.env.store64(self.closed, 1, Relaxed);
-        // Either a waiter that is about to sleep sees the mark, or whoever rings after this sees the waiter. Whether the
-        // sleepers' bit is set does not count: a holder who has rung, and wakes at its unlocking, may be stopped.
+        // Either a waiter that is about to sleep sees the mark, or the ring below wakes the waiter. The
+        // sleepers' bit does not matter: a holder that has rung, and would wake the sleepers when it unlocks,
+        // may be stopped.
         self.env.fence(SeqCst);
         self.turn_doorbell();
         self.env.wake_all(self.doorbell);
     }
 
-    /// True for one caller per `interval`: whose turn it is to look for the dead.
+    /// Returns true for one caller per `interval`, which then sweeps for dead participants.
     pub fn sweep_is_due(&self, interval: u64) -> bool {
         let now = self.env.now();
         let last = self.env.load64(self.last_sweep, Relaxed);

@@ -1,35 +1,35 @@
-//! What the protocol needs from its world: the machine, or a model checker.
+//! The environment of the protocol: the machine, or a model checker.
 
 use std::sync::atomic::Ordering;
 
-/// What a participant waits for; the environment knows how long a slice of each is.
+/// What a participant waits for. The environment knows the length of a slice of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
-    /// For a lock. Slices are short: a dead holder blocks everybody.
+    /// For a lock. Slices are short: a dead holder blocks all other participants.
     Lock,
-    /// For a doorbell. Slices are longer: only the return of what the dead held depends on them.
+    /// For a doorbell. Slices are longer: only the sweep for dead participants depends on them.
     Doorbell,
 }
 
-/// How a wait ended. Callers look again in either case.
+/// How a wait ended. Callers check again in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waited {
-    /// Woken, or the word had changed already, or for no reason at all.
+    /// Woken, or the word had changed already, or a spurious wake-up.
     Woken,
-    /// A slice passed, or the deadline: time to ask whether somebody died.
+    /// A slice or the deadline passed: time to check for dead participants.
     SliceOver,
 }
 
-/// The world of the protocol.
+/// The environment of the protocol.
 ///
-/// Words are handed back to the environment for each operation, so that a wrapper can count, weaken, drop
-/// or kill any single one of them.
+/// The protocol hands words back to the environment for each operation, so that a wrapper can count, weaken,
+/// drop or kill any single one of them.
 pub trait Env {
-    /// A 32-bit word other participants see: locks and doorbells.
+    /// A 32-bit word shared with other participants: locks and doorbells.
     type U32;
-    /// A 64-bit word other participants see.
+    /// A 64-bit word shared with other participants.
     type U64;
-    /// How often to look at a busy lock again before sleeping, with rests in between.
+    /// How often a busy lock is polled before sleeping, with rests in between.
     const SPINS: u32;
 
     /// Atomic load.
@@ -46,35 +46,37 @@ pub trait Env {
     fn cas64(&self, word: &Self::U64, from: u64, to: u64, order: Ordering) -> Result<u64, u64>;
     /// Memory fence.
     fn fence(&self, order: Ordering);
-    /// One half of a pair of fences, for the side that is in a hurry. Between a light fence and a heavy one it is as if both
-    /// were sequentially consistent; between two light ones there is nothing.
+    /// The light fence of a pair, for the frequent side. A light fence and a heavy one together act as if
+    /// both were sequentially consistent; two light fences order nothing.
     fn light_fence(&self);
-    /// The other half, which may cost as much as a sleep does.
+    /// The heavy fence of a pair, which may cost as much as a sleep.
     fn heavy_fence(&self);
-    /// A moment's rest between two looks at a word.
+    /// Pauses for a moment between two polls of a word.
     fn pause(&self);
-    /// A rest between two looks at a lock that others have, after so many looks. How long is the world's business: the longer,
-    /// the more its holder gets done before the lines that it works on have to come over.
+    /// Rests between two polls of a lock that another participant holds, after `looks` polls. The environment
+    /// chooses the length: the longer the rest, the more the holder gets done before its cache lines have to
+    /// move.
     fn rest(&self, looks: u32);
 
-    /// Sleeps while `word` is `seen`, at most a slice and not beyond `deadline`.
+    /// Sleeps while `word` is `seen`, at most one slice and not beyond `deadline`.
     fn wait(&self, what: Waiting, word: &Self::U32, seen: u32, deadline: u64) -> Waited;
     /// Wakes one sleeper on `word`.
     fn wake_one(&self, word: &Self::U32);
     /// Wakes all sleepers on `word`.
     fn wake_all(&self, word: &Self::U32);
-    /// Frees a lock whose word is `mine`, with release ordering; false, and nothing has happened, if it is anything else.
-    /// Nobody but its holder changes the word of a lock that is held: to look and then to store is as good as one step.
+    /// Frees a lock whose word is `mine`, with release ordering. Returns false, without a change, if the word
+    /// is anything else. Only the holder changes the word of a held lock, so a load followed by a store is as
+    /// good as one step.
     fn free(&self, lock: &Self::U32, mine: u32) -> bool;
-    /// Frees a lock that is held, with release ordering, and wakes all sleepers on `doorbell`. One step: no death comes
-    /// between the parts.
+    /// Frees a held lock with release ordering, and wakes all sleepers on `doorbell`. It is one step: no
+    /// death can come between the parts.
     fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32);
 
-    /// True only if certainly no living participant owns the slot.
+    /// Returns true only if certainly no living participant owns the slot.
     ///
-    /// The answer comes from the kernel and carries an acquire edge: whoever hears "free" sees everything
-    /// the last owner ever wrote. When in doubt the answer is false.
+    /// The answer comes from the kernel and carries an acquire edge: a caller that gets "free" sees every
+    /// write of the last owner. When in doubt the answer is false.
     fn slot_is_free(&self, slot: u32) -> bool;
-    /// Nanoseconds of the clock that deadlines are given in.
+    /// Returns the time in nanoseconds, by the clock of deadlines.
     fn now(&self) -> u64;
 }

@@ -1,4 +1,5 @@
-//! The lock of a block, held: from the moment it is taken to the unlocking, which also wakes whom the holder has rung.
+//! The held lock of a block, from its acquisition to the unlock, which also wakes the sleepers on the rung
+//! doorbells.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,7 +8,8 @@ use super::env::Env;
 use super::journal::{Progress, journal_words};
 use super::owner::Participant;
 
-/// The lock was taken: by whom and how. Nobody unlocks it before it has become a [guard](Self::guard).
+/// A lock that was taken: the holder, and how it was taken. It cannot be unlocked before it becomes a
+/// [guard](Self::guard).
 #[must_use]
 pub struct Taken {
     me: Participant,
@@ -17,7 +19,7 @@ pub struct Taken {
 /// How a lock was taken.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// Without a sleep.
+    /// Without sleeping.
     AtOnce,
     Waited,
     FromTheDead,
@@ -28,7 +30,7 @@ impl Taken {
         Self { me, how }
     }
 
-    /// The guard of the block whose lock it is.
+    /// Returns the guard of the block with this lock.
     #[inline(always)]
     pub fn guard<'a, E: Env>(self, block: &'a Block<'a, E>) -> Guard<'a, E> {
         let Self { me, how } = self;
@@ -43,12 +45,12 @@ impl Taken {
     }
 }
 
-/// The lock, held. Dropping it unlocks.
+/// The held lock. Dropping it unlocks.
 #[must_use]
 pub struct Guard<'a, E: Env> {
     block: &'a Block<'a, E>,
     me: Participant,
-    /// Whose sleepers unlocking will wake.
+    /// The doorbell whose sleepers unlocking will wake.
     doorbell: Option<&'a E::U32>,
     locked: bool,
     waited: bool,
@@ -56,7 +58,7 @@ pub struct Guard<'a, E: Env> {
 }
 
 impl<'a, E: Env> Guard<'a, E> {
-    /// First act of every holder: makes the words whole.
+    /// Rolls back an unfinished transaction. Every holder calls this first.
     #[inline(always)]
     pub fn begin_whole(&mut self) -> Result<(), Fault> {
         let block = self.block;
@@ -66,60 +68,61 @@ impl<'a, E: Env> Guard<'a, E> {
         if block.env.load64(block.closed, Relaxed) != 0 { Err(Fault::Closed) } else { Ok(()) }
     }
 
-    /// What is locked.
+    /// Returns the locked block.
     #[inline]
     pub fn block(&self) -> &'a Block<'a, E> {
         self.block
     }
 
-    /// Who holds it.
+    /// Returns the lock holder.
     #[inline]
     pub fn holder(&self) -> Participant {
         self.me
     }
 
-    /// Whether taking it took a sleep, so that what the clock said before is old.
+    /// Returns whether the holder slept for the lock, so that an earlier reading of the clock is stale.
     #[inline]
     pub fn has_waited(&self) -> bool {
         self.waited
     }
 
-    /// Whether it was taken from the dead.
+    /// Returns whether the lock was taken from a dead holder.
     #[inline]
     pub fn is_stolen(&self) -> bool {
         self.stolen
     }
 
-    /// Adds to a statistic: a word that no journal restores.
+    /// Adds to a statistic: a word that the journal does not restore.
     pub fn count(&mut self, index: usize, by: u64) -> Result<(), Fault> {
         let value = self.get(index)?;
         self.block.env.store64(self.block.word(index)?, value.wrapping_add(by), Relaxed);
         Ok(())
     }
 
-    /// Value of word `index`.
+    /// Returns the value of word `index`.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Result<u64, Fault> {
         self.block.get(index)
     }
 
-    /// Lets sleepers on the block's doorbell look again, as soon as this is unlocked.
+    /// Rings the block's doorbell: its sleepers wake when this lock is released.
     pub fn ring(&mut self) {
         if self.block.turn_doorbell() {
             self.wake_at_unlock(self.block.doorbell);
         }
     }
 
-    /// Changes another doorbell, and wakes its sleepers as soon as this is unlocked.
+    /// Rings a doorbell other than the block's own: its sleepers wake when this lock is released.
     pub fn ring_other(&mut self, bell: Bell) -> Result<(), Fault> {
         let doorbell = self.block.turn_other(bell)?;
         self.wake_at_unlock(doorbell);
         Ok(())
     }
 
-    /// Wakes the sleepers on a doorbell that was changed, as soon as this is unlocked.
+    /// Wakes the sleepers on a changed doorbell when this lock is released.
     fn wake_at_unlock(&mut self, doorbell: &'a E::U32) {
-        // One step wakes on one doorbell. Those of the others meet a lock that is still held.
+        // Unlocking wakes the sleepers of one doorbell in the same step. Sleepers of the others wake now, and
+        // find the lock still held.
         if let Some(other) = self.doorbell.replace(doorbell)
             && !std::ptr::eq(other, doorbell)
         {
@@ -132,19 +135,19 @@ impl<'a, E: Env> Guard<'a, E> {
         self.block.close_unlocked();
     }
 
-    /// Unlocks, and tells if something was wrong.
+    /// Unlocks, and returns a fault if there was one.
     #[inline]
     pub fn unlock(mut self) -> Result<(), Fault> {
         self.unlock_in_place()
     }
 
-    /// The same for holders that cannot give the guard away; dropping it later does nothing more.
+    /// Unlocks without consuming the guard; dropping it later has no further effect.
     #[inline(always)]
     pub fn unlock_in_place(&mut self) -> Result<(), Fault> {
         if !std::mem::take(&mut self.locked) {
             return Ok(());
         }
-        // What is cold is handed values, and not the guard's address: so the guard need not have one.
+        // Cold functions get values, not the guard's address, so that the guard can stay in registers.
         let block = self.block;
         if let Some(doorbell) = self.doorbell.take() {
             return block.unlock_and_wake(self.me, doorbell);
@@ -154,7 +157,7 @@ impl<'a, E: Env> Guard<'a, E> {
 }
 
 impl<E: Env> Block<'_, E> {
-    /// Frees the lock, which the participant holds whose word this is.
+    /// Frees the lock of the participant with this lock word.
     #[inline(always)]
     pub(crate) fn free(&self, mine: u32) -> Result<(), Fault> {
         if !self.env.free(self.lock, mine) {
@@ -164,8 +167,8 @@ impl<E: Env> Block<'_, E> {
         Ok(())
     }
 
-    /// For a new holder: nothing was changed yet. None if there is something to make whole, or the segment is not in use any
-    /// more.
+    /// Returns an empty transaction for a new holder; none if there is something to recover, or the segment
+    /// was removed.
     #[inline(always)]
     pub(crate) fn begin_if_whole(&self) -> Option<Progress<'_, E>> {
         let change = self.env.load64(self.change, Relaxed);
@@ -173,7 +176,7 @@ impl<E: Env> Block<'_, E> {
         is_whole.then(|| Progress::new(change, self.journal))
     }
 
-    /// What has to follow when the lock was freed: wakes one of those who sleep for it, if there are any.
+    /// Wakes one process that sleeps for the lock, if there is one. Must follow every release of the lock.
     #[inline(always)]
     fn wake_a_sleeper(&self) {
         self.env.light_fence();
@@ -184,8 +187,8 @@ impl<E: Env> Block<'_, E> {
 
     #[cold]
     fn wake_one_sleeper(&self) {
-        // Whoever is about to sleep finds the word changed; whoever sleeps already may be woken. The one who is says again
-        // that others sleep.
+        // A process that is about to sleep finds the word changed; one that sleeps already may be woken. The
+        // woken process sets the word again for the other sleepers.
         self.env.store32(self.sleepers, 0, Relaxed);
         self.env.wake_one(self.sleepers);
     }
@@ -202,8 +205,9 @@ impl<E: Env> Block<'_, E> {
         Ok(())
     }
 
-    /// The lock is in other hands than its holder's. Between that look and freeing the lock only somebody who was wrongly
-    /// thought dead could lose it, which would be a defect elsewhere, and found there.
+    /// Counts and reports a lock with another holder. Between this check and freeing the lock, only a process
+    /// that was wrongly considered dead could lose the lock; that would be a defect elsewhere, and found
+    /// there.
     #[cold]
     fn found_other_hands(&self) -> Result<(), Fault> {
         self.count(self.deposed);
@@ -214,7 +218,7 @@ impl<E: Env> Block<'_, E> {
 impl<E: Env> Drop for Guard<'_, E> {
     #[inline(always)]
     fn drop(&mut self) {
-        // A defect found here is in the `deposed` statistic; a destructor has nobody to tell.
+        // A fault found here is counted in the `deposed` statistic; a destructor cannot return it.
         let _ = self.unlock_in_place();
     }
 }

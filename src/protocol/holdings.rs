@@ -1,12 +1,12 @@
-//! Who holds how much of what, and returning what the dead held.
+//! Holdings: how much each participant holds of each limit, and the return of dead participants' holdings.
 //!
-//! Per limit there is one total; per slot there is a row: the generation of the participant it belongs to,
-//! then what that participant holds of each limit. Total and row change in one transaction, so the total is
-//! always the sum of the rows.
+//! There is one total per limit and one row per slot: the generation of the participant it belongs to, then
+//! the amount that this participant holds of each limit. Total and row change in one transaction, so the
+//! total is always the sum of the rows.
 //!
-//! A row whose generation is dead is returned by whoever comes across it: a sweep, or the slot's next owner
-//! before its first use of the row. Each limit is one transaction, the row's generation is cleared last;
-//! killed anywhere in between, the rest is found again by the next sweep.
+//! A row of a dead generation is returned by the first process that finds it: by a sweep, or by the slot's
+//! next owner before its first use of the row. Each limit is one transaction, and the row's generation is
+//! cleared last. If the process is killed in between, the next sweep finds the rest.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,21 +19,21 @@ use super::owner::Participant;
 /// Where a block keeps totals and rows. Indices count words of the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Holdings {
-    /// Total of limit 0.
+    /// The index of limit 0's total.
     pub totals: usize,
     /// Words from one limit's total to the next.
     pub stride: usize,
-    /// Row of slot 1.
+    /// The index of slot 1's row.
     pub rows: usize,
-    /// How many limits a row has.
+    /// The number of limits in a row.
     pub limits: usize,
-    /// Which of them are permits, a bit for each. The other words of a row are the owner's notes, which
-    /// belong to no total.
+    /// A mask of the limits that have permits. The other words of a row are notes of its owner, which belong
+    /// to no total.
     pub permits: u64,
 }
 
 impl Holdings {
-    /// First word of a slot's row: the generation it belongs to.
+    /// Returns the index of a slot's row, whose first word is the generation it belongs to.
     #[inline]
     pub fn row(&self, slot: u32) -> usize {
         self.rows + (slot as usize).saturating_sub(1) * (1 + self.limits)
@@ -49,14 +49,14 @@ impl Holdings {
         self.totals + limit * self.stride
     }
 
-    /// Makes sure that the guard's holder owns its row; returns what a predecessor left in it.
+    /// Makes sure that the guard's holder owns its row; returns a predecessor's holdings to the totals.
     ///
-    /// Whoever holds the slot's byte knows that every other generation in its row is dead.
+    /// The process that holds the slot's byte knows that every other generation in its row is dead.
     pub fn adopt<E: Env>(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
         self.adopt_with(guard, |guard, slot| self.empty_row(guard, slot))
     }
 
-    /// The same for those who have more to do than [`empty_row`](Self::empty_row).
+    /// Does what [`adopt`](Self::adopt) does, with a replacement for [`empty_row`](Self::empty_row).
     #[inline]
     pub fn adopt_with<E: Env>(
         &self,
@@ -86,8 +86,8 @@ impl Holdings {
         Ok(())
     }
 
-    /// Adds `amount` to what `me` holds. The row must have been adopted under this lock; whether there is
-    /// room is the caller's business.
+    /// Adds `amount` to the holdings of `me`. The row must have been adopted under this lock, and the caller
+    /// checks that there is room.
     #[inline]
     pub fn take<E: Env>(
         &self,
@@ -106,7 +106,7 @@ impl Holdings {
         change.set(at, value.saturating_add(amount))
     }
 
-    /// Takes back at most `amount` of what `me` holds; tells how much that was.
+    /// Takes back at most `amount` from the holdings of `me`; returns the amount taken back.
     #[inline]
     pub fn give<E: Env>(
         &self,
@@ -126,7 +126,7 @@ impl Holdings {
         }
     }
 
-    /// Returns everything a row holds to the totals, one transaction per limit.
+    /// Returns everything a row holds to the totals, with one transaction per limit.
     pub fn empty_row<E: Env>(&self, guard: &mut Guard<'_, E>, slot: u32) -> Result<u64, Fault> {
         let row = self.row(slot);
         let mut returned = 0u64;
@@ -145,10 +145,10 @@ impl Holdings {
         Ok(returned)
     }
 
-    /// Looks for rows of the dead and returns what they hold. Gives the number of units returned.
+    /// Returns the holdings of dead participants to the totals. Gives the number of units returned.
     ///
-    /// Candidates are looked for without the lock; byte and generation are checked again under it. The lock
-    /// is taken only if there is a candidate.
+    /// It looks for candidates without the lock, and checks byte and generation again under it. It takes the
+    /// lock only if there is a candidate.
     pub fn sweep<E: Env>(&self, block: &Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
         let mut returned = 0u64;
         for slot in 1..=block.slots.count() {
@@ -173,8 +173,8 @@ impl Holdings {
         Ok(returned)
     }
 
-    /// Forgets what every slot but our own holds, and sets the totals accordingly. For the first to attach after
-    /// everybody died, when the dead have been swept: it changes nothing unless somebody damaged a word.
+    /// Clears the rows of all slots but the caller's, and sets the totals accordingly. The first process that
+    /// attaches after all others died calls this after a sweep. It changes nothing unless a word was damaged.
     pub fn clear_others<E: Env>(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
         let me = guard.holder();
         for slot in (1..=guard.block().slots.count()).filter(|slot| *slot != me.slot) {
@@ -199,8 +199,8 @@ impl Holdings {
     }
 }
 
-/// Takes back at most `amount` of what a holder has of a limit, whose total is one word and whose note of it is another;
-/// tells how much that was. None if the words are not there, or there are too many changes.
+/// Takes back at most `amount` of a limit from a holder, given the indices of the total and of the holder's
+/// note; returns the amount taken back. None if the words do not exist, or there are too many changes.
 #[inline(always)]
 pub(crate) fn give_of<E: Env>(
     progress: &mut Progress<'_, E>,

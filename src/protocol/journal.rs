@@ -1,35 +1,36 @@
-//! Transactions: several words change together or not at all, whoever dies when.
+//! Transactions: several words change together or not at all, even if the writer dies at any instruction.
 //!
-//! An undo journal in the block. Before words are changed, their old values and where they stand are written behind the
-//! entries that are already there, and then the journal is said to be that much longer:
+//! Each block has an undo journal. Before a transaction changes words, it appends their old values and their
+//! indices to the journal, and then raises the journal's length:
 //!
 //! ```text
-//! entry = old values, which words   nobody looks at it yet
+//! entry = old values, indices       not yet visible
 //! journal longer by the entry       from here on recovery restores the words …
-//! words = new values                … to what they were
+//! words = new values                … to their old values
 //!   … any number of entries …
 //! journal empty                     the commit point: one store
 //! ```
 //!
-//! How long the journal is and how many changes there have been is one word:
+//! One word holds the length of the journal and the number of changes:
 //!
 //! | bits of `change` | meaning                                                          |
 //! | ---------------- | ---------------------------------------------------------------- |
-//! | 0-15             | words of the journal that count; 0: nothing is being changed     |
-//! | 16-63            | how many changes were made or undone; comes round                |
+//! | 0-15             | words of the journal in use; 0: no change is in progress         |
+//! | 16-63            | number of changes made or undone; wraps around                   |
 //!
-//! An entry ends with the word that describes it, so that a journal is read from its end:
+//! An entry ends with the word that describes it, so that a journal is read backwards:
 //!
 //! | bits of a description | meaning                        |
 //! | --------------------- | ------------------------------ |
 //! | 0-31                  | index of the first word        |
-//! | 32-63                 | how many words, from 1         |
+//! | 32-63                 | number of words, from 1        |
 //!
-//! Whoever finds the journal not empty after taking the lock undoes the entries, last first, so that a word
-//! that was changed twice ends with its first value. Undoing is idempotent, because it may be killed too.
+//! A process that takes the lock and finds a journal that is not empty undoes the entries, last first, so
+//! that a word that was changed twice ends with its first value. Undoing is idempotent, because the
+//! recovering process may be killed too.
 //!
 //! A journalled word is never written, nor acted upon, without the lock. The release stores keep the order
-//! above also for an observer without the lock and on machines that reorder stores.
+//! above also for an observer without the lock, on machines that reorder stores.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -38,41 +39,41 @@ use super::env::Env;
 use super::guard::Guard;
 use super::owner::Participant;
 
-/// Most words of a journal, so that their number fits its place.
+/// The largest number of words in a journal, so that the length fits its bits.
 pub(crate) const MAX_JOURNAL_WORDS: usize = 0xffff;
 const LENGTH_MASK: u64 = MAX_JOURNAL_WORDS as u64;
 
-/// How many words of the journal count while `change` says so; 0 if nothing is being changed.
+/// Returns the number of journal words in use according to `change`; 0 if no change is in progress.
 #[inline]
 pub fn journal_words(change: u64) -> u64 {
     change & LENGTH_MASK
 }
 
-/// What `change` says after the change is made or undone.
+/// Returns the value of `change` after the change is made or undone.
 #[inline]
 fn ended(change: u64) -> u64 {
     (change | LENGTH_MASK).wrapping_add(1)
 }
 
-/// What describes an entry.
+/// Returns the description of an entry.
 #[inline]
 pub fn description(index: usize, count: usize) -> u64 {
     index as u64 | (count as u64) << 32
 }
 
-/// Changes that become visible together. Dropped without [`commit`](Self::commit), it undoes them.
+/// Changes that become visible together. Dropping it without [`commit`](Self::commit) undoes them.
 #[must_use]
 pub struct Transaction<'g, 'a, E: Env> {
     guard: &'g mut Guard<'a, E>,
-    /// How far it has come.
+    /// The progress of the transaction.
     pub(crate) progress: Progress<'a, E>,
 }
 
-/// How far a transaction has come. A value, so that it can be handed to and fro in registers.
+/// The progress of a transaction. A value, so that it can be passed back and forth in registers.
 pub(crate) struct Progress<'a, E: Env> {
-    /// What the block's word of that name says.
+    /// The value of the block's `change` word.
     change: u64,
-    /// What is left of the journal.
+    /// The unused part of the journal.
     room: &'a [E::U64],
 }
 
@@ -93,25 +94,25 @@ impl<'a, E: Env> Guard<'a, E> {
 }
 
 impl<'a, E: Env> Transaction<'_, 'a, E> {
-    /// Who makes the changes.
+    /// Returns the lock holder, which makes the changes.
     #[inline]
     pub fn holder(&self) -> Participant {
         self.guard.holder()
     }
 
-    /// Value of word `index`, with the changes made so far.
+    /// Returns the value of word `index`, with the changes made so far.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Result<u64, Fault> {
         self.guard.get(index)
     }
 
-    /// What is locked.
+    /// Returns the locked block.
     #[inline]
     pub fn block(&self) -> &'a Block<'a, E> {
         self.guard.block()
     }
 
-    /// Adds to word `index`, and gives what it was before.
+    /// Adds to word `index`, and returns its value before.
     #[inline(always)]
     pub fn add(&mut self, index: usize, by: u64) -> Result<u64, Fault> {
         let before = self.get(index)?;
@@ -119,7 +120,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
         Ok(before)
     }
 
-    /// Changes word `index`. One that has the value already is left alone.
+    /// Sets word `index`. A word that has the value already is not journalled.
     #[inline(always)]
     pub fn set(&mut self, index: usize, value: u64) -> Result<(), Fault> {
         if self.get(index)? == value {
@@ -128,7 +129,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
         self.set_row(index, [value])
     }
 
-    /// Changes all `N` words from `index` on; the same as [`set`](Self::set) for each, at less cost.
+    /// Sets all `N` words from `index` on, at less cost than [`set`](Self::set) for each.
     #[inline(always)]
     pub fn set_row<const N: usize>(&mut self, index: usize, values: [u64; N]) -> Result<(), Fault> {
         let block = self.guard.block();
@@ -139,7 +140,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
         }
     }
 
-    /// Makes the changes final, with one store.
+    /// Commits the changes, with one store.
     #[inline(always)]
     pub fn commit(mut self) {
         self.progress.commit(self.guard.block());
@@ -147,7 +148,7 @@ impl<'a, E: Env> Transaction<'_, 'a, E> {
 }
 
 impl<'a, E: Env> Progress<'a, E> {
-    /// Nothing was changed yet.
+    /// Starts without any changes.
     #[inline(always)]
     pub(crate) fn begin(block: &Block<'a, E>) -> Self {
         Self::new(block.env.load64(block.change, Relaxed) & !LENGTH_MASK, block.journal)
@@ -158,7 +159,7 @@ impl<'a, E: Env> Progress<'a, E> {
         Self { change, room: journal }
     }
 
-    /// Makes the changes final, with one store.
+    /// Commits the changes, with one store.
     #[inline(always)]
     pub(crate) fn commit(&mut self, block: &Block<'_, E>) {
         if self.is_under_way() {
@@ -171,19 +172,19 @@ impl<'a, E: Env> Progress<'a, E> {
     #[inline(always)]
     pub(crate) fn abandon(&self, block: &Block<'_, E>) {
         if self.is_under_way() {
-            // The entries are our own, so this cannot find them damaged, short of somebody else's stray
-            // write; the next holder would then find the same and report it.
+            // These entries are our own, so they are not damaged, short of a stray write of another process;
+            // the next holder would then find the damage and report it.
             let _ = block.undo();
         }
     }
 
-    /// Whether anything was changed.
+    /// Returns whether anything was changed.
     #[inline(always)]
     fn is_under_way(&self) -> bool {
         journal_words(self.change) != 0
     }
 
-    /// Changes the row at `index`, whose values the caller has read; none if there are too many changes.
+    /// Changes the row at `index`, whose old values the caller has read; none if there are too many changes.
     #[inline(always)]
     pub(crate) fn change<const N: usize>(
         &mut self,
@@ -203,10 +204,10 @@ impl<'a, E: Env> Progress<'a, E> {
         }
         env.store64(describes, description(index, N), Relaxed);
         self.change += N as u64 + 1;
-        // Release: whoever sees that something is being changed also sees who has the lock.
+        // Release: a reader that sees the change in progress must also see the lock holder.
         env.store64(block.change, self.change, Release);
         for (word, value) in row.iter().zip(values) {
-            // Release: nobody may see a changed word and think that nothing is being changed.
+            // Release: a reader that sees the new word must also see that a change is in progress.
             env.store64(word, value, Release);
         }
         Some(())
@@ -221,7 +222,7 @@ impl<E: Env> Drop for Transaction<'_, '_, E> {
 }
 
 impl<E: Env> Block<'_, E> {
-    /// Makes the words whole after a death.
+    /// Recovers the block after a death: rolls back the journal, and wakes all sleepers.
     #[cold]
     pub(super) fn recover(&self, stolen: bool) -> Result<(), Fault> {
         if stolen {
@@ -231,14 +232,14 @@ impl<E: Env> Block<'_, E> {
             self.undo()?;
             self.count(self.rollbacks);
         }
-        // It may have died between giving something back and telling the sleepers, or between clearing the
-        // sleepers' bit and waking them: so the bit does not count here.
+        // The holder may have died between returning permits and ringing, or between clearing the sleepers'
+        // bit and waking the sleepers. So the bit is ignored here.
         self.turn_doorbell();
         self.env.wake_all(self.doorbell);
         Ok(())
     }
 
-    /// Restores what the journal names, last entry first, then empties it.
+    /// Restores the words that the journal names, last entry first, and empties the journal.
     #[cold]
     fn undo(&self) -> Result<(), Fault> {
         let env = self.env;
@@ -246,9 +247,9 @@ impl<E: Env> Block<'_, E> {
         let entries =
             Entries { length: journal_words(change), room: self.journal.len(), words: self.words.len() };
         let read = |place: usize| self.journal.get(place).map_or(0, |word| env.load64(word, Relaxed));
-        // Look at all of them before the first store: a damaged journal changes nothing.
+        // Check all entries before the first store: a damaged journal changes nothing.
         entries.each(read, |_, _| ())?;
-        // Nobody may see a restored word and think that the lock is still the dead one's.
+        // A reader that sees a restored word must also see that a dead holder lost the lock.
         env.fence(Release);
         entries.each(read, |index, old| {
             if let Some(word) = self.words.get(index) {
@@ -260,25 +261,26 @@ impl<E: Env> Block<'_, E> {
     }
 }
 
-/// Apart, so that what never happens takes no room where everything happens.
+/// Cold path, kept out of line.
 #[cold]
 fn too_many_changes(most: usize) -> Fault {
     Fault::TooManyChanges { most }
 }
 
-/// The entries of a journal that says it has `length` words, of a block with so many.
+/// The entries of a journal with a stated `length`, checked against the sizes of the journal and of the
+/// block.
 #[derive(Clone, Copy)]
 pub(crate) struct Entries {
     pub(crate) length: u64,
-    /// How many words the journal can have.
+    /// The size of the journal, in words.
     pub(crate) room: usize,
-    /// How many words there are to name.
+    /// The number of words in the block.
     pub(crate) words: usize,
 }
 
 impl Entries {
-    /// Tells of each word that was changed, last entry first, and of the value it had; the journal's words come from
-    /// `read`. Stops at what cannot be an entry.
+    /// Calls `tell` with the index and old value of each changed word, last entry first; `read` returns words
+    /// of the journal. Stops at the first invalid entry.
     pub(crate) fn each(
         &self,
         read: impl Fn(usize) -> u64,

@@ -1,23 +1,23 @@
 //! The protocol: lock, journal, participants, holdings. Generic over its environment.
 //!
-//! Nothing here knows an operating system. The same source runs on the machine (`sys::machine`), and in
-//! `loom-tests/` under a model checker that tries every interleaving and a crash at every step. It is public
-//! for that purpose only: **not** covered by semantic versioning.
+//! The protocol does not depend on an operating system. The same source runs on the machine (`sys::machine`),
+//! and in `loom-tests/` under a model checker that tries every interleaving and a crash at every step. It is
+//! public for that purpose only: **not** covered by semantic versioning.
 //!
 //! ```text
-//! env        what the protocol needs from its world
-//! owner      who: participant, lock word
-//! slots      enrolment: generations; who is certainly dead
+//! env        the environment that the protocol runs in
+//! owner      participants, and how a lock word names one
+//! slots      enrolment: generations; which participants are certainly dead
 //! block      lock + journal + words: lock, steal, unlock
 //! guard      the lock, held; unlocking
-//! journal    transactions: all or none, whoever dies when; recovery
+//! journal    transactions: all or none, across a death at any instruction; recovery
 //! snapshot   reading a block without its lock
-//! holdings   who holds how much; returning what the dead held
-//! semaphore  permits that outlive nobody
+//! holdings   what each participant holds; returning the holdings of dead participants
+//! semaphore  permits that never outlive their holder
 //! ```
 //!
-//! Everything read from shared words is somebody else's bytes: indices are checked at each use, arithmetic
-//! saturates or is checked, loops are bounded by counts fixed at creation.
+//! Other processes write the shared words: indices are checked at each use, arithmetic saturates or is
+//! checked, loops are bounded by counts fixed at creation.
 
 pub mod block;
 pub mod env;

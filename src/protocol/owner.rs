@@ -1,4 +1,4 @@
-//! Who: a participant's name, and how a lock word carries it.
+//! Participants, and how a lock word names its holder.
 //!
 //! A lock word is one 32-bit futex word:
 //!
@@ -8,41 +8,42 @@
 //! | 12-30 | low bits of the holder's generation                                  |
 //! | 31    | 0                                                                    |
 //!
-//! One compare-and-exchange takes the word, so owner and ownership never disagree. While it is held nobody but its holder
-//! changes it, so one store frees it. That somebody sleeps is said by a word of its own, which they sleep on:
+//! One compare-and-exchange takes the word, so owner and ownership never disagree. Only the holder changes
+//! the word of a held lock, so one store frees it. A separate word says whether there are sleepers, and they
+//! sleep on it:
 //!
 //! | sleepers | meaning                                                               |
 //! | -------- | --------------------------------------------------------------------- |
-//! | 0        | nobody is asleep, but those whom somebody is about to wake            |
-//! | 1        | somebody may be asleep: whoever frees the lock makes it 0 and wakes one, who makes it 1 again for the rest |
+//! | 0        | no process is asleep, except those that are about to be woken         |
+//! | 1        | a process may be asleep: an unlocker sets 0 and wakes one sleeper, which sets 1 again for the others |
 
 const SLOT_BITS: u32 = 12;
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
 const GENERATION_MASK: u32 = (1 << (31 - SLOT_BITS)) - 1;
 
-/// One attached process: a slot and the count of its owners. All its threads share the name.
+/// One attached process: a slot and a count of its owners. All threads of the process share this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Participant {
-    /// From 1.
+    /// The slot, numbered from 1.
     pub slot: u32,
-    /// Bumped by each new owner of the slot; never 0.
+    /// The generation: raised by each new owner of the slot; never 0.
     pub generation: u64,
 }
 
 impl Participant {
-    /// The lock word while this participant holds the lock.
+    /// Returns the lock word while this participant holds the lock.
     #[inline(always)]
     pub fn word(self) -> u32 {
         (self.slot & SLOT_MASK) | (low_generation(self.generation) << SLOT_BITS)
     }
 }
 
-/// Slot named by a lock word; 0 if it is free.
+/// Returns the slot named by a lock word; 0 if the lock is free.
 pub fn slot_of(word: u32) -> u32 {
     word & SLOT_MASK
 }
 
-/// Whether `word` can have been written by an owner of its slot's `generation`.
+/// Returns whether an owner of its slot's `generation` can have written `word`.
 pub(crate) fn names_generation(word: u32, generation: u64) -> bool {
     word >> SLOT_BITS == low_generation(generation)
 }

@@ -1,4 +1,4 @@
-//! A semaphore with many permits, whose permits return when their holder dies.
+//! A semaphore with many permits, which return when their holder dies.
 //!
 //! | word      | meaning                                    |
 //! | --------- | ------------------------------------------ |
@@ -7,10 +7,10 @@
 //! | 2 s       | generation of the holder in slot s         |
 //! | 2 s + 1   | permits it holds                           |
 //!
-//! Sleepers wait on the block's doorbell: they note its value, look under the lock, set its sleepers' bit and
-//! sleep on exactly that value. Whoever gives permits back changes the doorbell after its commit, so a
-//! sleeper that looked too early does not fall asleep. All sleepers are woken, because any of them may be
-//! the one whose wish now fits; no order is promised here.
+//! A waiter notes the value of the block's doorbell, tries under the lock, sets the doorbell's sleepers' bit
+//! and sleeps on exactly that value. A participant that returns permits changes the doorbell after its
+//! commit, so a waiter that tried too early does not fall asleep. All waiters are woken, because any of them
+//! may be the one whose request now fits; no order is promised here.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -19,29 +19,29 @@ use super::env::{Env, Waited, Waiting};
 use super::holdings::Holdings;
 use super::owner::Participant;
 
-/// Word with the number of permits.
+/// The index of the word with the number of permits.
 pub const CAPACITY: usize = 0;
-/// Where a semaphore keeps who holds what.
+/// Where a semaphore keeps the holdings of each participant.
 pub const HOLDINGS: Holdings = Holdings { totals: 1, stride: 1, rows: 2, limits: 1, permits: 1 };
 
-/// Answer to a wish for permits.
+/// The answer to a request for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
-    /// They are yours.
+    /// The caller holds the permits.
     Taken,
-    /// Not now.
+    /// Too few permits are free now.
     NotNow {
-        /// How many are free.
+        /// The number of free permits.
         available: u64,
     },
-    /// More than the semaphore will ever have.
+    /// The amount exceeds the capacity of the semaphore.
     Never {
-        /// How many it has.
+        /// The capacity.
         capacity: u64,
     },
 }
 
-/// The semaphore that a block holds.
+/// The semaphore in a block.
 pub struct Semaphore<'a, E: Env>(pub &'a Block<'a, E>);
 
 impl<E: Env> Clone for Semaphore<'_, E> {
@@ -71,8 +71,9 @@ impl<E: Env> Semaphore<'_, E> {
     }
 
     /// Takes `amount` permits, sleeping until they are free or `deadline` passes (then the answer is
-    /// [`Take::NotNow`]). After each slice that brought nothing, and at least once per `interval` however often
-    /// the doorbell rings, it returns what the dead held and calls `slice_over`, which may end the wait.
+    /// [`Take::NotNow`]). After each slice without a wake-up, and at least once per `interval` however often
+    /// the doorbell rings, it returns the holdings of dead participants and calls `slice_over`, which may end
+    /// the wait.
     pub fn take(
         &self,
         me: Participant,
@@ -86,7 +87,7 @@ impl<E: Env> Semaphore<'_, E> {
         loop {
             let seen = env.load32(doorbell, Acquire);
             let answer = match (self.try_take(me, amount, deadline), last_answer) {
-                // At the very end the lock was busy too: what we know of the permits says more.
+                // The lock was busy at the deadline: the last known number of permits is the better answer.
                 (Err(Fault::Busy { .. }), Some(known)) => return Ok(known),
                 (answer, _) => answer?,
             };
@@ -99,10 +100,10 @@ impl<E: Env> Semaphore<'_, E> {
                 continue;
             }
             let waited = env.wait(Waiting::Doorbell, doorbell, seen | 1, deadline);
-            // A doorbell that rings all the time must not keep us from looking for the dead.
+            // A doorbell that rings all the time must not prevent sweeps.
             if waited == Waited::SliceOver || self.0.sweep_is_due(interval) {
                 match self.sweep(me, deadline) {
-                    // Out of time: the next look at the permits says what is known of them.
+                    // Out of time: the next attempt reports the number of free permits.
                     Ok(_) | Err(Fault::Busy { .. }) => {}
                     Err(fault) => return Err(fault),
                 }
@@ -111,21 +112,22 @@ impl<E: Env> Semaphore<'_, E> {
         }
     }
 
-    /// Gives back at most `amount` permits of those `me` holds; tells how many that were.
+    /// Returns at most `amount` permits that `me` holds; gives the number returned.
     pub fn give(&self, me: Participant, amount: u64, until: impl Into<Until>) -> Result<u64, Fault> {
         let mut guard = self.0.lock(me, until)?.guard();
         let mut change = guard.begin();
         let given = HOLDINGS.give(&mut change, me, 0, amount)?;
         change.commit();
         if given > 0 {
-            // Under the lock, so that a death from here on is found by whoever steals it, who rings again.
+            // Under the lock: if this process dies from here on, the process that steals the lock rings
+            // again.
             guard.ring();
         }
         guard.unlock()?;
         Ok(given)
     }
 
-    /// Returns what the dead held; gives the number of permits.
+    /// Returns the permits of dead participants; gives their number.
     pub fn sweep(&self, me: Participant, deadline: u64) -> Result<u64, Fault> {
         HOLDINGS.sweep(self.0, me, deadline)
     }

@@ -1,8 +1,9 @@
-//! Reading a block without its lock: for observers, who may not even write.
+//! Reading a block without its lock, for observers, which may have no write access.
 //!
-//! The journal is not empty while words change, and changes are counted, so a copy made between two equal counts with an
-//! empty journal is whole. If the writer died in the middle, nobody may come to finish its work for a long time; then the
-//! reader undoes the journal in its own copy, after making sure that nobody has taken the lock meanwhile.
+//! The journal is not empty while words change, and changes are counted. So a copy made between two equal
+//! counts with an empty journal is consistent. If the writer died in the middle, it may take long until a
+//! process recovers the block. Then the reader undoes the journal in its own copy, after checking that no
+//! process has taken the lock meanwhile.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -12,13 +13,13 @@ use super::journal::{Entries, journal_words};
 use super::owner::slot_of;
 
 impl<E: Env> Block<'_, E> {
-    /// Copies all words as they were at one instant. Gives up with [`Fault::Busy`] after `tries` looks that
-    /// all met a living writer.
+    /// Copies all words as of one instant. Gives up with [`Fault::Busy`] after `tries` attempts that all met
+    /// a living writer.
     pub fn snapshot(&self, tries: u32) -> Result<Vec<u64>, Fault> {
         self.snapshot_of(self.words.len(), tries)
     }
 
-    /// The same of the first `count` words.
+    /// Copies the first `count` words as of one instant; see [`snapshot`](Self::snapshot).
     pub fn snapshot_of(&self, count: usize, tries: u32) -> Result<Vec<u64>, Fault> {
         let env = self.env;
         let words = self.words.get(..count).unwrap_or(self.words);
@@ -35,8 +36,8 @@ impl<E: Env> Block<'_, E> {
                     return Ok(copy);
                 }
             } else if slot_of(holder) == 0 {
-                // Something is being changed, and nobody is at it. Whoever began it has ended it before unlocking, unless
-                // it met a journal that nobody can undo.
+                // A change is in progress, and no process holds the lock. A writer ends its change before it
+                // unlocks, unless the journal is damaged and cannot be undone.
                 if env.load64(self.change, Relaxed) == change {
                     return Err(Fault::DamagedJournal { found: length, most: self.journal.len() as u64 });
                 }
@@ -44,7 +45,7 @@ impl<E: Env> Block<'_, E> {
                 let mut copy = self.copy(words);
                 let journal = self.copy(self.journal);
                 env.fence(Acquire);
-                // A thief changes the lock before it changes anything else.
+                // A stealing process changes the lock before it changes anything else.
                 let undisturbed =
                     env.load32(self.lock, Relaxed) == holder && env.load64(self.change, Relaxed) == change;
                 if undisturbed {

@@ -1,19 +1,20 @@
 //! A memory barrier that only one side pays for.
 //!
-//! Whoever frees a lock stores that it is free and then looks whether somebody sleeps; whoever is about to sleep stores
-//! that it does and then looks whether the lock is free. One of the two has to see the other, so each needs a full barrier
-//! between its store and its look. Locks are freed a million times for each sleep: so the barrier of those who free is
-//! none at all for the machine, only for the compiler, and those who are about to sleep ask the kernel for a barrier on
-//! every processor that runs somebody who uses this library (`membarrier`, since Linux 4.16).
+//! A process that frees a lock stores that it is free, and then checks whether there is a sleeper. A process
+//! that is about to sleep stores that it sleeps, and then checks whether the lock is free. One of the two has
+//! to see the other, so each needs a full barrier between its store and its check. Locks are freed a million
+//! times for each sleep. So the unlocker's barrier is none at all for the machine, only for the compiler, and
+//! a process that is about to sleep asks the kernel for a barrier on every processor that runs a user of this
+//! library (`membarrier`, since Linux 4.16).
 //!
-//! The kernel does it for processes that have said that they want it. One that could not say so, because of a filter of
-//! system calls or an old kernel, pays for its own barriers. One that cannot ask for it looks again every
-//! [`BLIND_NANOS`] while it sleeps for a lock.
+//! The kernel makes these barriers for registered processes. A process that could not register, because of a
+//! system call filter or an old kernel, executes its own barriers. A process that cannot request barriers
+//! polls every [`BLIND_NANOS`] while it sleeps for a lock.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, compiler_fence, fence};
 
-/// How long to sleep for a lock at a time if the kernel refuses barriers.
+/// The longest sleep for a lock if the kernel refuses barriers.
 pub(crate) const BLIND_NANOS: u64 = 1_000_000;
 
 /// Whether the kernel makes barriers for this process.
@@ -21,13 +22,13 @@ static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
 /// Whether the kernel has refused to make barriers for others.
 static IS_BLIND: AtomicBool = AtomicBool::new(false);
 
-/// Lets others make barriers for this process. To be called by every process before it takes a lock; a forked child
-/// inherits it, and may ask again, which costs little.
+/// Registers this process for barriers requested by other processes. Every process must call it before it
+/// takes a lock; a forked child inherits the registration, and may register again at little cost.
 pub(crate) fn register() {
     IS_REGISTERED.store(membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED), SeqCst);
 }
 
-/// The barrier of whoever frees a lock.
+/// The barrier of a process that frees a lock.
 #[inline(always)]
 pub(crate) fn light() {
     if IS_REGISTERED.load(Relaxed) {
@@ -42,7 +43,7 @@ fn pay() {
     fence(SeqCst);
 }
 
-/// The barrier of whoever is about to sleep.
+/// The barrier of a process that is about to sleep.
 #[cold]
 pub(crate) fn heavy() {
     fence(SeqCst);
@@ -51,7 +52,7 @@ pub(crate) fn heavy() {
     }
 }
 
-/// Whether a sleeper cannot be sure that whoever frees the lock sees it.
+/// Returns whether an unlocker may fail to see a sleeper of this process.
 pub(crate) fn is_blind() -> bool {
     IS_BLIND.load(Relaxed)
 }
@@ -81,7 +82,7 @@ mod tests {
         assert!(IS_REGISTERED.load(SeqCst) && !is_blind(), "a kernel older than 4.16, or a filter");
     }
 
-    /// What comes of a filter that refuses barriers, each a bit.
+    /// Results of the child under a filter that refuses barriers, each a bit.
     const NO_FILTER: i32 = 1;
     const STILL_REGISTERED: i32 = 2;
     const NOT_BLIND: i32 = 4;
@@ -94,7 +95,8 @@ mod tests {
         let machine =
             Machine { descriptors: None, lock_slice: hour, doorbell_slice: hour, crowd: Crowd::default() };
         let sleepers = AtomicU32::new(1);
-        // SAFETY: the child calls only what takes no lock of this process and allocates nothing, and leaves by `_exit`.
+        // SAFETY: the child calls only functions that take no lock of this process and allocate nothing, and
+        // leaves by `_exit`.
         match unsafe { fork() }.unwrap() {
             ForkResult::Parent { child } => {
                 let end = waitpid(child, None).unwrap();
@@ -108,7 +110,8 @@ mod tests {
                 assert_eq!((found & STILL_REGISTERED, found & NOT_BLIND, found & SLEPT_ON), (0, 0, 0));
             }
             ForkResult::Child => {
-                // SAFETY: takes an integer. Nobody wakes a sleeper here: this ends who would sleep for an hour.
+                // SAFETY: takes an integer. No process wakes the sleeper here: this ends a child that would
+                // sleep for an hour.
                 unsafe { libc::alarm(60) };
                 let bit = |is_wrong: bool, bit: i32| if is_wrong { bit } else { 0 };
                 let mut found = bit(!refuse_barriers(), NO_FILTER);
@@ -126,7 +129,7 @@ mod tests {
         assert!(Duration::from_nanos(BLIND_NANOS) < Machine::LOCK_SLICE, "or nothing is gained by it");
     }
 
-    /// From now on `membarrier` fails for this thread; false if there can be no such filter.
+    /// Makes `membarrier` fail for this thread from now on; false if such a filter cannot be installed.
     #[expect(clippy::cast_possible_truncation, reason = "codes of filters are small")]
     fn refuse_barriers() -> bool {
         const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;

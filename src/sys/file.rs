@@ -1,4 +1,4 @@
-//! Segment files: opening them with suspicion, making them whole before they have a name.
+//! Segment files: opening them safely, and completing them before they get a name.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,46 +12,46 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statfs::fstatfs;
 use nix::unistd::{Gid, fchown, linkat};
 
-/// Opens what is there and only that: no creating, no following of a last symlink, no waiting for the other
-/// end of a FIFO. (std adds O_CLOEXEC.)
+/// Opens an existing file: does not create one, does not follow a final symlink, and does not wait for the
+/// other end of a FIFO. (std adds O_CLOEXEC.)
 pub(crate) fn open_existing(path: &Path, write: bool) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
 }
 
-/// A new file in `directory` that has no name yet: if we die, it never was.
+/// Creates a file without a name in `directory`: if this process dies, no trace is left.
 pub(crate) fn create_unnamed(directory: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE).open(directory)
 }
 
-/// A new file under a temporary name, for file systems without unnamed ones.
+/// Creates a file under a temporary name, for file systems without unnamed files.
 pub(crate) fn create_named(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Whether the file system merely has no unnamed files.
+/// Returns whether the error means that the file system has no unnamed files.
 pub(crate) fn lacks_unnamed(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw);
     matches!(code, Some(Errno::EOPNOTSUPP | Errno::EISDIR | Errno::EINVAL))
 }
 
-/// A new file in memory without any name, for this process and its children.
+/// Creates a file in memory without a name, for this process and its children.
 pub(crate) fn create_anonymous() -> io::Result<File> {
-    // Systems that refuse executable memory files want to be told; kernels before 6.3 do not know the flag.
+    // Systems that refuse executable memory files require this flag; kernels before 6.3 do not know it.
     let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
     let not_executable = MFdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL);
     let made = memfd_create("limitset", flags | not_executable);
     Ok(made.or_else(|_| memfd_create("limitset", flags))?.into())
 }
 
-/// Makes sure that a memfd keeps its size for ever: nobody can cause a SIGBUS by truncating it.
+/// Seals the size of a memfd, so that no process can cause a SIGBUS by truncating it.
 pub(crate) fn seal_size(file: &File) -> io::Result<()> {
     let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
     fcntl(file, FcntlArg::F_ADD_SEALS(seals))?;
     Ok(())
 }
 
-/// Reserves `bytes` zeroed bytes, or fails now rather than with SIGBUS at the first touch.
+/// Reserves `bytes` zeroed bytes, or fails now and not with SIGBUS at the first access.
 pub(crate) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(|_| io::ErrorKind::FileTooLarge)?;
     loop {
@@ -72,15 +72,15 @@ pub(crate) fn set_group(file: &File, group: u32) -> io::Result<()> {
     Ok(fchown(file, None, Some(Gid::from_raw(group)))?)
 }
 
-/// Gives an unnamed file its name; fails if the name is taken.
+/// Gives an unnamed file its name; fails if the name exists.
 pub(crate) fn publish_unnamed(file: &File, path: &Path) -> io::Result<()> {
     let through = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let follow = AtFlags::AT_SYMLINK_FOLLOW;
     Ok(linkat(AT_FDCWD, through.as_str(), AT_FDCWD, path, follow)?)
 }
 
-/// Why segments do not work on the file system of `file`, if so: its locks or mappings are not those of one
-/// kernel. The numbers are the kernel's own, from its header of file system magics.
+/// Returns the reason why segments do not work on the file system of `file`, if so: its locks or mappings do
+/// not belong to a single kernel. The numbers are the kernel's own, from its header of file system magics.
 pub(crate) fn unsuitable_file_system(file: &File) -> io::Result<Option<&'static str>> {
     Ok(unsuitable(fstatfs(file)?.filesystem_type().0))
 }

@@ -1,12 +1,12 @@
 //! Noticing a fork, and acting in the child.
 //!
-//! A page that the kernel wipes in every forked child (MADV_WIPEONFORK) holds this process's epoch. Reading it
-//! is one load, works for raw `clone` too, and needs no system call. When it reads 0 we are in a child that
-//! has not looked yet: its epoch is the copied counter plus one, so that a child, its child and so on all
+//! A page that the kernel wipes in every forked child (MADV_WIPEONFORK) holds this process's epoch. Reading
+//! it is one load, works for raw `clone` too, and needs no system call. A reading of 0 means a child that has
+//! not read it yet: its epoch is the copied counter plus one, so that a child, its child and so on all
 //! differ. (A constant would make a grandchild look like its parent.)
 //!
-//! Besides, children made by libc's `fork` run [`InChild::in_child`] of everything registered, before any
-//! other code of the child: what must happen before privileges are dropped happens there.
+//! In addition, children made by libc's `fork` run [`InChild::in_child`] of all registered objects before any
+//! other code of the child. Actions that must happen before privileges are dropped happen there.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,13 +23,13 @@ static COUNTER: AtomicU64 = AtomicU64::new(0);
 /// The word that is wiped by a fork.
 static WIPED: OnceLock<&'static AtomicU64> = OnceLock::new();
 
-/// This process's number in its line of ancestors: never the same as that of any of them.
+/// Returns this process's number in its line of ancestors: different from that of every ancestor.
 #[inline(always)]
 pub(crate) fn epoch() -> u64 {
     match WIPED.get().map(|word| (word, word.load(Acquire))) {
         Some((word, 0)) => first_look(word),
         Some((_, epoch)) => epoch,
-        // Nothing was attached yet, so there is nothing to tell apart.
+        // No set is attached yet, so there is nothing to tell apart.
         None => 0,
     }
 }
@@ -83,7 +83,7 @@ fn wiped_page() -> io::Result<&'static AtomicU64> {
     if page == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the range is exactly the mapping just made, which nobody else knows of.
+    // SAFETY: the range is exactly the mapping just made, which no other code knows of.
     if unsafe { libc::madvise(page, PAGE_BYTES, libc::MADV_WIPEONFORK) } != 0 {
         let error = io::Error::last_os_error();
         // SAFETY: as above; no reference into the page exists.
@@ -94,7 +94,7 @@ fn wiped_page() -> io::Result<&'static AtomicU64> {
     Ok(unsafe { &*page.cast::<AtomicU64>() })
 }
 
-/// Something that has to act in a forked child at once. Must neither allocate nor lock.
+/// An object that must act in a forked child at once. It must neither allocate nor lock.
 pub(crate) trait InChild: Send + Sync {
     /// Called in the child by libc's `fork`, while no other thread exists.
     fn in_child(&self);
@@ -107,12 +107,12 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Acts in children from now on.
+/// Registers an object to act in forked children.
 pub(crate) fn register(it: Arc<dyn InChild>) {
     registry().push(it);
 }
 
-/// Acts in children no longer.
+/// Removes an object from the registry.
 pub(crate) fn unregister(it: &Arc<impl InChild + 'static>) {
     let mut registry = registry();
     registry.retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(it)));
@@ -131,7 +131,7 @@ thread_local! {
 
 extern "C" fn before_fork() {
     let guard = registry();
-    // A thread that is being destroyed has no such variable any more; its fork goes without us.
+    // A thread that is being destroyed has no such variable any more; its fork is not covered.
     let _ = HELD.try_with(|held| held.replace(Some(guard)));
 }
 
@@ -153,7 +153,7 @@ extern "C" fn in_child() {
 /// holder of another epoch does not exist in this process.
 pub(crate) struct ForkLock(AtomicU32);
 
-/// Held [`ForkLock`].
+/// A held [`ForkLock`].
 pub(crate) struct ForkGuard<'a>(&'a AtomicU32);
 
 impl ForkLock {
@@ -186,7 +186,7 @@ impl Drop for ForkGuard<'_> {
     }
 }
 
-/// A value that every process of a line of forks makes for itself, and keeps for ever.
+/// A value that every process of a line of forks creates for itself, and keeps forever.
 pub(crate) struct PerProcess<T: 'static> {
     current: AtomicPtr<Made<T>>,
 }
@@ -201,7 +201,7 @@ impl<T: Send + Sync> PerProcess<T> {
         Self { current: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
-    /// The value of this process. One that was inherited is left alone, locked or not.
+    /// Returns the value of this process. An inherited one is left alone, locked or not.
     pub(crate) fn get(&self, make: impl Fn() -> T) -> &'static T {
         let epoch = epoch();
         loop {
@@ -214,7 +214,7 @@ impl<T: Send + Sync> PerProcess<T> {
             }
             let new = Box::into_raw(Box::new(Made { epoch, value: make() }));
             if self.current.compare_exchange(found, new, AcqRel, Acquire).is_err() {
-                // SAFETY: made just above, and nobody else has seen it.
+                // SAFETY: made just above, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
             }
         }

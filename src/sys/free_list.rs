@@ -1,8 +1,8 @@
-//! Memory that a thread uses again: a value that is made and ended a million times a second, and is too large to be moved
-//! about, stays where it is, together with whom it belongs to, and only its address moves.
+//! A free list per thread, for a value that is created and dropped a million times a second and is too large
+//! to move. The value stays in place together with its owner, and only its address moves.
 //!
-//! One address, not two: a pair of words that was just stored and is then loaded as a whole is slower to move than
-//! everything else about it.
+//! One address, not two: a pair of words that was just stored and is then loaded as a whole is slower to move
+//! than all the rest.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -10,7 +10,7 @@ use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ops::{Deref, DerefMut};
 use std::thread::LocalKey;
 
-/// What a thread keeps for later. Nothing in it matters to a forked child or to the end of the thread.
+/// The spare places of a thread. They do not matter to a forked child or at the end of the thread.
 pub(crate) struct Spares<T> {
     first: Cell<Option<Box<Place<T>>>>,
     count: Cell<usize>,
@@ -39,30 +39,30 @@ impl<T> Spares<T> {
     }
 }
 
-/// More than that many are not kept.
+/// The largest number of spare places.
 const MOST: usize = 64;
 
-/// What can be used again.
+/// A value whose place can be reused.
 pub(crate) trait Recycle: Default + 'static {
-    /// Where the thread keeps them.
+    /// Returns the thread's spare places.
     fn spares() -> &'static LocalKey<Spares<Self>>;
 }
 
-/// Where a value is.
+/// The place of a value.
 #[derive(Default)]
 pub(crate) struct Place<T> {
-    /// The next of the spares.
+    /// The next spare place.
     next: Option<Box<Place<T>>>,
-    /// Whom the value belongs to, while it is one; of a type that only the value's owner knows.
+    /// The owner of the value, while there is one; only the handle of the value knows its type.
     owner: Owner,
     value: T,
 }
 
-/// Room for an owner: a pointer, or something as small. It may have cells in it, for all that is known here.
+/// Storage for an owner: a pointer, or a value of at most that size, possibly with interior mutability.
 struct Owner(UnsafeCell<MaybeUninit<usize>>);
 
-// SAFETY: what is in it is reached through `Recycled` only, which threads share only if they may share the owner, by its
-// `PhantomData`.
+// SAFETY: the contents are reached through `Recycled` only, which threads share only if they may share the
+// owner, by its `PhantomData`.
 unsafe impl Sync for Owner {}
 
 impl Owner {
@@ -78,37 +78,38 @@ impl Default for Owner {
     }
 }
 
-/// A value at an address of its own, and whom it belongs to.
+/// A value at an address of its own, and its owner.
 pub(crate) struct Recycled<S, T: Recycle> {
     place: ManuallyDrop<Box<Place<T>>>,
     owner: PhantomData<S>,
 }
 
 impl<S, T: Recycle> Recycled<S, T> {
-    /// A value that somebody else has used: whatever it says must be said anew.
+    /// Returns a reused or a new value. A reused value keeps its old contents, so the caller must set all of
+    /// it.
     #[inline(always)]
     pub(crate) fn used_or_new(owner: S) -> Self {
         const {
             assert!(size_of::<S>() <= size_of::<Owner>() && align_of::<S>() <= align_of::<Owner>());
         }
-        // Not kept any more at the end of a thread.
+        // The free list is gone at the end of a thread.
         let spare = T::spares().try_with(Spares::take).ok().flatten();
         let place = spare.unwrap_or_default();
-        // SAFETY: the room is large enough and aligned, as asserted; what was there before was dropped with the
-        // `Recycled` that it belonged to, or was never written.
+        // SAFETY: the storage is large enough and aligned, as asserted; the previous owner was dropped with
+        // its `Recycled`, or was never written.
         unsafe { place.owner.as_ptr::<S>().write(owner) };
         Self { place: ManuallyDrop::new(place), owner: PhantomData }
     }
 
-    /// Whom it belongs to.
+    /// Returns the owner.
     #[inline(always)]
     pub(crate) fn owner(&self) -> &S {
-        // SAFETY: written when this was made, by the only way to make one, and of this type; it is there until this is
-        // dropped.
+        // SAFETY: written when this was made, by the only constructor, and of this type; it stays until this
+        // is dropped.
         unsafe { &*self.place.owner.as_ptr::<S>() }
     }
 
-    /// Whom it belongs to, and the value.
+    /// Returns the owner and the value.
     #[inline(always)]
     pub(crate) fn both(&mut self) -> (&S, &mut T) {
         let Place { owner, value, .. } = &mut **self.place;
@@ -122,7 +123,7 @@ impl<S, T: Recycle> Drop for Recycled<S, T> {
     fn drop(&mut self) {
         // SAFETY: written when this was made, and dropped here only, once.
         unsafe { self.place.owner.as_ptr::<S>().drop_in_place() };
-        // SAFETY: a value is dropped once, and nobody looks at it afterwards.
+        // SAFETY: the place is taken once, and not used afterwards.
         let place = unsafe { ManuallyDrop::take(&mut self.place) };
         let _ = T::spares().try_with(move |spares| spares.put(place));
     }
@@ -172,7 +173,7 @@ mod tests {
         let address = std::ptr::from_ref(&*first).addr();
         drop(first);
         assert_eq!(Rc::strong_count(&owner), 1);
-        // Another type of owner.
+        // An owner of another type.
         let again = Recycled::<_, Number>::used_or_new(&owner);
         assert_eq!((std::ptr::from_ref(&*again).addr(), again.0, ***again.owner()), (address, 7, 5));
     }

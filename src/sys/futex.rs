@@ -1,4 +1,4 @@
-//! Sleeping on a word until somebody changes it: Linux futexes, in their shared form.
+//! Sleeping on a word until another thread or process changes it: Linux futexes, in their shared form.
 //!
 //! Shared, never private: the kernel then finds the word by the file and offset behind it, so that sleepers
 //! in other processes are found too.
@@ -101,7 +101,7 @@ pub(crate) enum Ended {
     Time,
     /// A signal came; the time has not passed.
     Signal,
-    /// Somebody woke us, or the word had changed already.
+    /// Woken by a call, or the word had changed already.
     Woken,
 }
 
@@ -111,15 +111,15 @@ const CLEAR: i32 = libc::FUTEX_OP_SET << 28;
 /// Sets `lock` to 0 and wakes all sleepers on `doorbell`: one call of the kernel, which a kill cannot split. False, and
 /// nothing was done, if the kernel refuses.
 pub(crate) fn clear_and_wake(lock: &AtomicU32, doorbell: &AtomicU32) -> bool {
-    // SAFETY: both are live, aligned 32-bit words for the whole call. The kernel uses the address of the first, and changes
-    // the second atomically, as everybody else does.
+    // SAFETY: both are live, aligned 32-bit words for the whole call. The kernel uses the address of the
+    // first, and changes the second atomically, like all other processes.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
             doorbell.as_ptr(),
             libc::FUTEX_WAKE_OP,
             i32::MAX,
-            // In the place of a timeout: how many sleepers on the second word.
+            // In the place of a timeout: the number of sleepers to wake on the second word.
             0usize,
             lock.as_ptr(),
             CLEAR,

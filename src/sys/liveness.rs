@@ -1,4 +1,4 @@
-//! Liveness: how the others know that a participant has died.
+//! Liveness: how other participants learn that a participant has died.
 //!
 //! Each slot has a byte of the segment file; its owner holds a write lock on it (an open-file-description
 //! lock). Such a lock ends when the last reference to its description ends. So that it ends *exactly* with
@@ -10,15 +10,15 @@
 //! * a forked child does not keep it alive, as it would with an inherited descriptor;
 //! * `exec` and every kind of death end it.
 //!
-//! Except for a participant that asked for it in advance: it keeps a descriptor as well, to lend its life to one
-//! command; see `kept`.
+//! A participant can ask in advance to keep a descriptor as well, for a slot handoff to one command; see
+//! `inheritable_fd`.
 //!
-//! Questions about others go through a second description that never holds a lock, because the kernel leaves
-//! out the asker's own locks: asked through the same description, our own slot would look free, and two
-//! threads of one process would take each other's lock. A descriptor is only a number, though: somebody may have
-//! closed it, and it may be a log file by now, or another segment. So before it is asked, it must lead to our
-//! file; before "free" is believed, our own byte must be seen locked through it. If not, it is opened anew, and
-//! until then nobody is dead. Any error means alive.
+//! Questions about other slots go through a second description that never holds a lock, because the kernel
+//! leaves out the asker's own locks: through the same description, our own slot would look free, and two
+//! threads of one process would take each other's lock. But a descriptor is only a number: other code may
+//! have closed it, and it may be a log file by now, or another segment. So before it is used, it must lead to
+//! our file; before "free" is believed, our own byte must look locked through it. If not, it is opened again,
+//! and until then no participant counts as dead. Any error means alive.
 //!
 //! Byte 0 is the init lock: one process enrols at a time.
 
@@ -44,14 +44,14 @@ pub(crate) struct Descriptors {
     check: AtomicI32,
     /// Will hold our byte: open from the fork (or the start of an enrolment) until the byte is pinned.
     own: AtomicI32,
-    /// The epoch that `own` was opened in; in any other process it is somebody else's.
+    /// The epoch in which `own` was opened; in any other process the descriptor belongs to the parent.
     own_epoch: AtomicU64,
     /// Our slot, for the self-test; 0 for observers.
     own_slot: AtomicU32,
     /// Address of the kept [`Pin`]; 0 for none.
     pin: AtomicUsize,
     pin_epoch: AtomicU64,
-    /// A descriptor of the pinned description, if it is to be lent.
+    /// A descriptor of the pinned description, if a slot handoff is possible.
     pub(crate) kept: Kept,
     /// One thread at a time asks or replaces `check`.
     asking: ForkLock,
@@ -91,19 +91,19 @@ impl Descriptors {
         Ok(it)
     }
 
-    /// Gives the slot up and ends the registration; the descriptors are closed with the last reference.
+    /// Releases the slot and ends the registration; the last reference closes the descriptors.
     pub(crate) fn retire(self: &Arc<Self>) {
         self.unpin();
         self.kept.forget();
         fork::unregister(self);
     }
 
-    /// Gives the slot up, as far as this address space holds it.
+    /// Releases the slot, as far as this address space holds it.
     pub(crate) fn unpin(&self) {
         drop(Pin { address: self.pin.swap(0, AcqRel), epoch: self.pin_epoch.load(Acquire) });
     }
 
-    /// True only if certainly nobody alive holds the slot's byte.
+    /// Returns true only if certainly no living process holds the slot's byte.
     pub(crate) fn is_free(&self, slot: u32) -> bool {
         let _turn = self.asking.lock();
         // The second round is for a descriptor that turned out not to be ours.
@@ -116,7 +116,7 @@ impl Descriptors {
                 return is_free && self.sees_our_byte(check) && self.leads_to_us(check);
             }
             match self.reopen() {
-                // The old number may be somebody else's file by now: it is left alone.
+                // The old number may be another file by now: it is not closed.
                 Ok(file) => self.check.store(file.into_raw_fd(), Release),
                 Err(_) => return false,
             }
@@ -124,7 +124,8 @@ impl Descriptors {
         false
     }
 
-    /// Our own byte must look taken. If it does not, we are nobody, and judge nobody. Observers have none.
+    /// Returns whether our own byte looks taken. If it does not, this process is no participant and must not
+    /// consider others dead. Observers have no byte.
     fn sees_our_byte(&self, descriptor: RawFd) -> bool {
         match self.own_slot.load(Acquire) {
             0 => !self.writable,
@@ -148,7 +149,7 @@ impl Descriptors {
             through(&self.own),
             through(&self.check),
             self.path.clone(),
-            // For those with the right to use it: survives that all descriptors were closed.
+            // For privileged processes: works even after all descriptors were closed.
             Some(format!("/proc/self/map_files/{start:x}-{end:x}").into()),
         ];
         let mut last = io::Error::from(io::ErrorKind::NotFound);
@@ -158,7 +159,7 @@ impl Descriptors {
             match options.open(way) {
                 Ok(file) if self.leads_to_us(file.as_raw_fd()) => return Ok(file),
                 Ok(_) => {}
-                // The first refusal says most: later ways are only tried because of it.
+                // The first error is the most telling: later ways are tried only because of it.
                 Err(error) if last.kind() == io::ErrorKind::NotFound => last = error,
                 Err(_) => {}
             }
@@ -166,7 +167,8 @@ impl Descriptors {
         Err(last)
     }
 
-    /// Starts an enrolment with a description of our own. One thread at a time, by the caller's care.
+    /// Starts an enrolment with a description of our own. The caller makes sure that one thread at a time
+    /// does so.
     pub(crate) fn own(&self) -> io::Result<Own<'_>> {
         let epoch = fork::epoch();
         if self.own_epoch.load(Acquire) != epoch {
@@ -185,7 +187,7 @@ impl Descriptors {
         Ok(Own { descriptors: self })
     }
 
-    /// Closes `own` if it still is ours; after a closefrom the number may be somebody else's.
+    /// Closes `own` if it still is ours; after a closefrom the number may be another file.
     fn close_own(&self) {
         let own = self.own.swap(ofd::NONE, AcqRel);
         if self.leads_to_us(own) {
@@ -193,7 +195,7 @@ impl Descriptors {
         }
     }
 
-    /// Number of names the file has left, or an error if that cannot be told.
+    /// Returns the number of names the file has left, or an error if that is unknown.
     pub(crate) fn names(&self) -> io::Result<u64> {
         for descriptor in [&self.check, &self.own] {
             if let Ok((found, names)) = ofd::look(descriptor.load(Acquire))
@@ -260,7 +262,7 @@ impl Own<'_> {
         ofd::try_lock(self.descriptor(), INIT_LOCK)
     }
 
-    /// Whether nobody at all holds one of the `slots` bytes.
+    /// Returns whether no process holds any of the `slots` bytes.
     pub(crate) fn nobody_enrolled(&self, slots: u32) -> bool {
         ofd::is_unlocked(self.descriptor(), 1, slots.into()).unwrap_or(false)
     }
@@ -278,8 +280,8 @@ impl Own<'_> {
         Ok(None)
     }
 
-    /// Keeps the slot until [`Descriptors::retire`], and gives the init lock back. If it is `to_lend`, the descriptor
-    /// stays open.
+    /// Keeps the slot until [`Descriptors::retire`], and releases the init lock. With `to_lend`, the
+    /// descriptor stays open.
     pub(crate) fn keep(self, pin: Pin, to_lend: bool) {
         self.descriptors.pin_epoch.store(pin.epoch, Release);
         self.descriptors.pin.store(pin.address, Release);
@@ -293,7 +295,7 @@ impl Own<'_> {
         }
     }
 
-    /// Gives the init lock back; a slot's byte lives on in its pin.
+    /// Releases the init lock; a slot's byte stays locked through its pin.
     pub(crate) fn finish(self) {
         ofd::unlock(self.descriptor(), INIT_LOCK, 1);
         // Not while a fork is under way: its child would have the descriptor and not know of it.
@@ -303,19 +305,20 @@ impl Own<'_> {
 }
 
 impl Drop for Own<'_> {
-    /// Failed: every lock goes, the description stays. After a `setuid` there would not be another one.
+    /// The enrolment failed: every lock is released, the description stays open. After a `setuid` it could
+    /// not be opened again.
     fn drop(&mut self) {
         ofd::unlock(self.descriptor(), 0, 0);
     }
 }
 
-/// The init lock of a file that is not mapped yet; given back when dropped, and when this process dies.
+/// The init lock of a file that is not mapped yet; released when dropped, and when this process dies.
 #[cfg(feature = "shared_memory")]
 pub(crate) struct InitLock<'a>(&'a File);
 
 #[cfg(feature = "shared_memory")]
 impl<'a> InitLock<'a> {
-    /// None if somebody else has it.
+    /// Tries to take the init lock; none if another process has it.
     pub(crate) fn try_take(file: &'a File) -> io::Result<Option<Self>> {
         Ok(ofd::try_lock(file.as_raw_fd(), INIT_LOCK)?.then_some(Self(file)))
     }
@@ -333,7 +336,7 @@ fn through_proc(descriptor: RawFd) -> String {
     format!("/proc/thread-self/fd/{descriptor}")
 }
 
-/// The same without allocating, for a forked child.
+/// Writes the path that [`through_proc`] returns, without allocating, for a forked child.
 fn write_proc_path(path: &mut [u8; 32], descriptor: RawFd) {
     const PREFIX: &[u8] = b"/proc/thread-self/fd/";
     let mut digits = [0u8; 10];
@@ -390,7 +393,7 @@ mod tests {
         assert!(it.leads_to_us(it.check.load(Relaxed)));
         assert!(!it.leads_to_us(other.as_raw_fd()));
         drop(pin);
-        assert!(!it.is_free(2), "without a byte of our own we believe nobody dead");
+        assert!(!it.is_free(2), "without a byte of our own no slot counts as free");
         it.retire();
     }
 

@@ -1,4 +1,4 @@
-//! A pin: what ties an open file description to an address space.
+//! A pin: a mapping that ties an open file description to an address space.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -15,8 +15,8 @@ pub(crate) struct Pin {
 
 impl Pin {
     pub(super) fn new(descriptor: RawFd) -> io::Result<Self> {
-        // SAFETY: a mapping without a fixed address replaces nothing, and without any access right nobody can
-        // read or write through it.
+        // SAFETY: a mapping without a fixed address replaces nothing, and without any access right no code
+        // can read or write through it.
         let page = unsafe {
             libc::mmap(std::ptr::null_mut(), PIN_BYTES, libc::PROT_NONE, libc::MAP_SHARED, descriptor, 0)
         };
@@ -34,7 +34,7 @@ impl Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        // In a forked child the page is not there, and the address may be anything else by now.
+        // A forked child does not have the page, and the address may be another mapping by now.
         if self.epoch == fork::epoch() && self.address != 0 {
             let page = std::ptr::without_provenance_mut(self.address);
             // SAFETY: addresses come from `new` alone, in this very process, and each is held by one `Pin` or

@@ -9,39 +9,41 @@ use super::liveness::Descriptors;
 use super::{clock, futex};
 use crate::protocol::{Env, Waited, Waiting};
 
-/// Real memory, real futexes, real deaths.
+/// The machine: real memory, real futexes, real deaths.
 pub struct Machine {
-    /// None: private memory, where nobody dies alone.
+    /// None: private memory, where no participant dies alone.
     pub(crate) descriptors: Option<Arc<Descriptors>>,
-    /// How long waits for a lock last before the holder's life is questioned.
+    /// The length of a wait for a lock before the waiter checks whether the holder is alive.
     pub(crate) lock_slice: u64,
-    /// How long waits for a doorbell last before somebody looks for the dead.
+    /// The length of a wait for a doorbell before the waiter checks for dead participants.
     pub(crate) doorbell_slice: u64,
-    /// Whether locks are waited for all the time.
+    /// Whether there is steady contention for locks.
     pub(crate) crowd: Crowd,
 }
 
-/// How crowded it is, as far as this process can tell by its own waits.
+/// Contention, as far as this process can tell from its own waits.
 ///
-/// Whoever takes a lock from another processor has to wait for all the lines that were written under it: that takes some ten
-/// times as long as what is then done. Where several processes want nothing else, it pays to let each have its way
-/// for a few microseconds; where they meet by chance, it pays to look again at once.
+/// A process that takes a lock from another processor waits for all cache lines that were written under it:
+/// that takes some ten times as long as the work under the lock. If several processes take the lock all the
+/// time, it pays to let each proceed for a few microseconds; if they meet by chance, it pays to poll again
+/// immediately.
 #[derive(Debug, Default)]
 pub(crate) struct Crowd {
-    /// When a lock was last waited for.
+    /// The instant of the last wait for a lock.
     waited_at: AtomicU64,
     is_there: AtomicBool,
 }
 
 impl Crowd {
-    /// Two waits within so many nanoseconds are a crowd.
+    /// Two waits within this many nanoseconds are contention.
     const CLOSE: u64 = 15_000;
-    /// How long to let the others have their way.
+    /// How long to let the other processes proceed.
     const REST: u64 = 2_500;
-    /// Without a crowd there are at most two to the power of this many pauses between two looks.
+    /// Without contention, there are at most two to the power of this many pauses between two polls.
     const LONGEST_SPIN: u32 = 6;
 
-    /// Of sixteen pauses, in case the clock stands still: then all the rest takes is some microseconds too.
+    /// The largest number of turns of sixteen pauses: ends the rest after some microseconds if the clock
+    /// stands still.
     const MOST_TURNS: u32 = 128;
 
     fn rest(&self, looks: u32, now: impl Fn() -> u64) {
@@ -71,7 +73,7 @@ impl Machine {
 impl Env for Machine {
     type U32 = AtomicU32;
     type U64 = AtomicU64;
-    /// Longer than an undisturbed holder takes, and than its cache lines take to come over, several times.
+    /// Several times longer than an undisturbed holder takes, including the transfer of its cache lines.
     const SPINS: u32 = 10;
 
     #[inline]
@@ -132,12 +134,12 @@ impl Env for Machine {
     #[cold]
     fn wait(&self, what: Waiting, word: &AtomicU32, seen: u32, deadline: u64) -> Waited {
         let slice = match what {
-            // Nobody may know that we sleep.
+            // An unlocker may not see this sleeper.
             Waiting::Lock if barrier::is_blind() => self.lock_slice.min(BLIND_NANOS),
             Waiting::Lock => self.lock_slice,
             Waiting::Doorbell => self.doorbell_slice,
         };
-        // An absolute end, so that signals do not stretch the slice.
+        // An absolute end, so that signals do not extend the slice.
         let mut now = clock::monotonic();
         let end = deadline.min(now.saturating_add(slice));
         loop {
@@ -186,8 +188,8 @@ impl Env for Machine {
     }
 }
 
-/// The same in steps, for a kernel without that call. The doorbell first: if we die between the two, whoever takes the
-/// lock from us rings again.
+/// Wakes the sleepers and frees the lock in two steps, for a kernel without the combined call. The doorbell
+/// comes first: if this process dies between the two, the process that steals the lock rings again.
 fn wake_then_free(lock: &AtomicU32, doorbell: &AtomicU32, wake: impl Fn(&AtomicU32, i32)) {
     wake(doorbell, i32::MAX);
     lock.store(0, Ordering::Release);
@@ -199,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    /// How often the clock is asked in the course of a rest, by a clock that goes on by so much each time.
+    /// Returns how often a rest reads the clock, if the clock advances by `step` each time.
     fn asked(crowd: &Crowd, looks: u32, step: u64, from: u64) -> u64 {
         let times = Cell::new(0);
         crowd.rest(looks, || {
@@ -234,7 +236,7 @@ mod tests {
             wakes.borrow_mut().push((which, most, lock.load(Ordering::Relaxed)));
         });
         let expected = [("doorbell", i32::MAX, 5)];
-        assert_eq!(wakes.into_inner(), expected, "who is woken, how many, and what the lock is then");
+        assert_eq!(wakes.into_inner(), expected, "the word, the number of wakes, and the lock at that time");
         assert_eq!((lock.into_inner(), doorbell.into_inner()), (0, 7));
     }
 }

@@ -1,7 +1,7 @@
 //! Mapped memory as atomic words.
 //!
-//! Other processes write these bytes at any time, so the only references ever made to them are to atomics,
-//! and every one is checked for bounds and alignment.
+//! Other processes write these bytes at any time, so all references to them are to atomics, and every access
+//! is checked for bounds and alignment.
 
 use std::fs::File;
 use std::io;
@@ -15,17 +15,17 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Maps `bytes` bytes of `file`, shared with everybody who maps it.
+    /// Maps `bytes` bytes of `file`, shared with all processes that map it.
     pub(crate) fn shared(file: &File, bytes: usize) -> io::Result<Self> {
         MmapOptions::new().len(bytes).map_raw(file).map(|raw| Self { raw })
     }
 
-    /// The same for those who may only read. Any store through it would be a SIGSEGV.
+    /// Maps `bytes` bytes of `file` for reading only. A store through this mapping would be a SIGSEGV.
     pub(crate) fn read_only(file: &File, bytes: usize) -> io::Result<Self> {
         MmapOptions::new().len(bytes).map_raw_read_only(file).map(|raw| Self { raw })
     }
 
-    /// Zeroed memory of this process alone, with `pieces` written into it.
+    /// Returns zeroed memory of this process alone, with `pieces` written into it.
     pub(crate) fn private(bytes: usize, pieces: &[(u64, Vec<u8>)]) -> io::Result<Self> {
         let mut memory = MmapMut::map_anon(bytes)?;
         for (offset, piece) in pieces {
@@ -36,12 +36,12 @@ impl Map {
         Ok(Self { raw: memory.into() })
     }
 
-    /// Address and length of the mapping.
+    /// Returns address and length of the mapping.
     pub(crate) fn range(&self) -> (usize, usize) {
         (self.raw.as_ptr().addr(), self.raw.len())
     }
 
-    /// `count` 32-bit words from byte `offset`; empty if they are not all inside.
+    /// Returns `count` 32-bit words from byte `offset`; empty if they are not all inside.
     pub(crate) fn words32(&self, offset: u64, count: usize) -> &[AtomicU32] {
         let Some(start) = self.place::<AtomicU32>(offset, count) else { return &[] };
         // SAFETY: `place` proved that `count` aligned words at `start` lie inside the mapping, which lives as
@@ -50,7 +50,7 @@ impl Map {
         unsafe { std::slice::from_raw_parts(start, count) }
     }
 
-    /// `count` 64-bit words from byte `offset`; empty if they are not all inside.
+    /// Returns `count` 64-bit words from byte `offset`; empty if they are not all inside.
     pub(crate) fn words64(&self, offset: u64, count: usize) -> &[AtomicU64] {
         let Some(start) = self.place::<AtomicU64>(offset, count) else { return &[] };
         // SAFETY: as in `words32`.

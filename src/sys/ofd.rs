@@ -1,7 +1,7 @@
-//! Locks of open file descriptions, and what else is asked of bare descriptor numbers.
+//! Locks of open file descriptions, and other operations on bare descriptor numbers.
 //!
-//! The numbers may have been closed behind our back, by a `closefrom`, and be anything by now. So they are not
-//! wrapped in types that promise otherwise, and whoever uses one checks what it leads to.
+//! The numbers may have been closed by a `closefrom`, and may be any other file by now. So they are not
+//! wrapped in types that promise otherwise, and every user of a number checks which file it leads to.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 /// No descriptor.
 pub(crate) const NONE: RawFd = -1;
 
-/// What a descriptor leads to.
+/// The identity of the file that a descriptor leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
@@ -54,7 +54,7 @@ pub(crate) fn try_lock(descriptor: RawFd, byte: i64) -> io::Result<bool> {
     }
 }
 
-/// Gives `length` bytes from `start` back; all that follow if `length` is 0.
+/// Unlocks `length` bytes from `start`; all that follow if `length` is 0.
 pub(crate) fn unlock(descriptor: RawFd, start: i64, length: i64) {
     // Can only fail if the descriptor is gone, and the lock with it.
     let _ = lock_call(descriptor, libc::F_OFD_SETLK, &mut range(libc::F_UNLCK, start, length));

@@ -1,4 +1,4 @@
-//! Forking workers, and how a worker learns that it shall stop.
+//! Forking workers, and how a worker learns that it must stop.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,14 +14,14 @@ use nix::unistd::{ForkResult, Pid, getppid};
 
 use super::futex;
 
-/// In a worker: 1 once it shall stop. A futex, so that it can be slept on.
+/// In a worker: 1 once it must stop. A futex, so that threads can sleep on it.
 static STOPPING: AtomicU32 = AtomicU32::new(0);
-/// In a worker: who must live for it to go on.
+/// In a worker: the supervisor, which must live for the worker to go on.
 static SUPERVISOR: AtomicI32 = AtomicI32::new(0);
 /// In a worker: seconds it has left once its supervisor is gone.
 static GRACE_SECONDS: AtomicU32 = AtomicU32::new(0);
 
-/// Threads of this process, our own helpers apart.
+/// Returns the number of other threads of this process, without this library's helper threads.
 pub(crate) fn other_threads() -> io::Result<usize> {
     let mut count = 0usize;
     for task in fs::read_dir("/proc/thread-self/../")? {
@@ -34,7 +34,7 @@ pub(crate) fn other_threads() -> io::Result<usize> {
 /// Forks, with all signals blocked in the child. There `work` is done, and its result is the exit code; nothing behind
 /// this call happens there.
 pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
-    // What is buffered now would be written by both.
+    // Both processes would write the buffered output.
     let _ = io::stdout().flush();
     // A signal to the child must not find the handlers of the program.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
@@ -55,7 +55,7 @@ pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
     }
 }
 
-/// Starts a program that gets these signals and ends with this process until it says otherwise.
+/// Starts a program with this signal mask, which ends with this process until it says otherwise.
 pub(crate) fn spawn(mut command: Command, signals: SigSet) -> io::Result<Pid> {
     let supervisor = nix::unistd::getpid();
     let before = move || {
@@ -83,23 +83,23 @@ pub(crate) fn inherit<const N: usize>(command: &mut Command, descriptors: [RawFd
     unsafe { command.pre_exec(before) };
 }
 
-/// Lets this process have SIGTERM when its parent ends.
+/// Asks the kernel to send SIGTERM to this process when its parent ends.
 fn ends_with_parent() -> io::Result<()> {
     // SAFETY: only sets which signal this process gets when its parent ends.
     Errno::result(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) })?;
     Ok(())
 }
 
-/// A descriptor that can be read once a child has ended; none where the kernel has no such thing (before 5.3).
+/// Returns a descriptor that can be read once a child has ended; none before Linux 5.3.
 pub(crate) fn end_of(child: Pid) -> Option<OwnedFd> {
     // SAFETY: makes a descriptor, and touches no memory.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0) };
     let fd = RawFd::try_from(Errno::result(fd).ok()?).ok()?;
-    // SAFETY: it was made just now, and nobody else knows of it.
+    // SAFETY: it was made just now, and no other code knows of it.
     Some(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Whether this process ignores a signal.
+/// Returns whether this process ignores a signal.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     // SAFETY: all zeros are a valid action, to be written over.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -108,11 +108,11 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     code == 0 && (action.sa_sigaction == libc::SIG_IGN || action.sa_flags & libc::SA_NOCLDWAIT != 0)
 }
 
-/// While it lives, ended children wait to be asked why, although the program ignores SIGCHLD.
+/// While this lives, ended children stay waitable although the program ignores SIGCHLD.
 pub(crate) struct ChildrenWait(SigAction);
 
 impl ChildrenWait {
-    /// None if they do so anyway.
+    /// Returns none if ended children stay waitable anyway.
     pub(crate) fn new() -> Option<Self> {
         let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
         let is_ignored = is_ignored(Signal::SIGCHLD);
@@ -123,13 +123,13 @@ impl ChildrenWait {
 
 impl Drop for ChildrenWait {
     fn drop(&mut self) {
-        // SAFETY: what was right before is right again.
+        // SAFETY: restores the action that was set before.
         let _ = unsafe { sigaction(Signal::SIGCHLD, &self.0) };
     }
 }
 
-/// In a worker: from now on SIGTERM and SIGINT mean to stop in order, and so does the death of the supervisor, after
-/// which there are `grace_seconds` left. False if the supervisor is gone already.
+/// In a worker: makes SIGTERM and SIGINT mean an orderly stop, and so the death of the supervisor, after
+/// which `grace_seconds` are left. Returns false if the supervisor is dead already.
 pub(crate) fn obey(supervisor: Pid, grace_seconds: u32) -> io::Result<bool> {
     SUPERVISOR.store(supervisor.as_raw(), SeqCst);
     GRACE_SECONDS.store(grace_seconds.max(1), SeqCst);
@@ -153,7 +153,7 @@ pub(crate) fn obey(supervisor: Pid, grace_seconds: u32) -> io::Result<bool> {
 }
 
 extern "C" fn on_stop(_: libc::c_int) {
-    // Whoever was interrupted sees its own errno.
+    // The interrupted code keeps its own errno.
     let errno = Errno::last_raw();
     stop_here();
     Errno::set_raw(errno);
@@ -163,18 +163,18 @@ fn stop_here() {
     STOPPING.store(1, SeqCst);
     futex::wake(&STOPPING, i32::MAX);
     if is_orphan() {
-        // Nobody is left to end a worker that does not stop: the kernel does.
+        // No supervisor is left to end a worker that does not stop: the kernel does it.
         // SAFETY: sets a timer whose signal has its default action.
         unsafe { libc::alarm(GRACE_SECONDS.load(Relaxed)) };
     }
 }
 
-/// Whether this process is a worker.
+/// Returns whether this process is a worker.
 pub(crate) fn is_worker() -> bool {
     SUPERVISOR.load(Relaxed) != 0
 }
 
-/// In a worker that supervises others, and so reads its signals itself: it shall stop.
+/// Tells a worker that it must stop. For a worker that supervises others, and so reads its signals itself.
 pub(crate) fn note_stop() {
     if is_worker() {
         stop_here();
@@ -186,16 +186,16 @@ fn is_orphan() -> bool {
     supervisor != 0 && getppid().as_raw() != supervisor
 }
 
-/// In a worker: whether it shall stop.
+/// In a worker: returns whether it must stop.
 pub(crate) fn is_stopping() -> bool {
     if STOPPING.load(Relaxed) == 0 && is_orphan() {
-        // The kernel's signal was lost: it is when a worker changes its user.
+        // The kernel's signal was lost, as happens when a worker changes its user.
         stop_here();
     }
     STOPPING.load(Relaxed) != 0
 }
 
-/// In a worker: sleeps until it shall stop, at most `nanos`.
+/// In a worker: sleeps until it must stop, at most `nanos`.
 pub(crate) fn wait_for_stop(nanos: u64) -> bool {
     if !is_stopping() {
         futex::wait(&STOPPING, 0, nanos);

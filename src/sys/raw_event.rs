@@ -1,16 +1,16 @@
 //! An event behind the traits of the `raw_sync` crate, made of one futex word and no lock.
 //!
-//! The traits are `unsafe`, because they are given a bare address; that is why this stands here.
+//! The traits are `unsafe`, because they take a bare address; that is why this file is in `sys`.
 //!
 //! ```text
 //! bytes 0-3   kind: auto-reset or manual-reset; written last by `new`, never changed
 //! bytes 4-7   state, on which waiters sleep: bit 0 is the signal, the bits above count the sets
 //! ```
 //!
-//! Every change is one atomic operation on the state word, so there is no instruction at which a death leaves
-//! anything half done. What a death can take along is a wake-up: a setter dies after its store and before it
-//! wakes, or the one waiter that was woken dies before it looks. Sleepers therefore look again after each
-//! slice, whether woken or not.
+//! Every change is one atomic operation on the state word, so a death at any instruction leaves nothing half
+//! done. A death can lose a wake-up: a setter dies after its store and before it wakes, or the one waiter
+//! that was woken dies before it checks the state. Sleepers therefore check again after each slice, whether
+//! woken or not.
 
 use std::error::Error;
 use std::ptr::NonNull;
@@ -25,18 +25,18 @@ use super::machine::Machine;
 use super::{clock, futex};
 use crate::protocol::NEVER;
 
-/// Values of the kind: nothing that other programs or fresh memory have there by accident.
+/// Values of the kind: unlikely to occur by accident in fresh memory or in other programs' data.
 const AUTO_RESET: u32 = u32::from_ne_bytes(*b"lEvA");
 const MANUAL_RESET: u32 = u32::from_ne_bytes(*b"lEvM");
 
 /// State: the event is signalled.
 const SIGNAL: u32 = 1;
-/// State: one more set.
+/// State: the increment for one set.
 const ONE_SET: u32 = 2;
 
 /// An event that no death can break, for programs that use events of the `raw_sync` crate.
 ///
-/// It implements `raw_sync`'s [`EventInit`], and what that makes implements [`EventImpl`]: replace the type,
+/// It implements `raw_sync`'s [`EventInit`], whose constructors return an [`EventImpl`]: replace the type,
 /// keep the calls. (The bytes differ, so all processes have to change at once.) Needs the feature `raw_sync`.
 ///
 /// ```
@@ -58,69 +58,69 @@ const ONE_SET: u32 = 2;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// # What is promised
+/// # Guarantees
 ///
-/// * A process may be killed at any instruction of any call. The others can still set, clear and wait; nobody
-///   waits for the dead, because there is no lock to hold. (The one instant that is not covered is that of
-///   [`new`](EventInit::new): killed there, it leaves no event, and `from_existing` says so.)
+/// * A process may be killed at any instruction of any call. The others can still set, clear and wait; no
+///   process waits for a dead one, because there is no lock to hold. (The one exception is
+///   [`new`](EventInit::new): a process killed in it leaves no event, and `from_existing` reports that.)
 /// * Setting and clearing never sleep.
-/// * **Auto-reset:** each signal lets exactly one waiter go. A set on an event that is signalled already adds
-///   nothing. Which of several waiters goes is not defined.
-/// * **Manual-reset:** a set lets everybody go who waits at that moment, even if it is cleared right after, and
-///   everybody who comes until it is cleared.
-/// * What the setter wrote before the set is seen by whoever it lets go.
-/// * Timeouts are of the monotonic clock; a change of the wall clock does not matter. A timeout of zero looks
-///   once. Running out of time is [`EventError::TimedOut`], inside the box.
+/// * **Auto-reset:** each signal releases exactly one waiter. A set on an event that is signalled already
+///   adds nothing. Which of several waiters is released is not defined.
+/// * **Manual-reset:** a set releases all present waiters, even if the event is cleared right after, and all
+///   later waiters until it is cleared.
+/// * A released waiter sees all writes that the setter made before the set.
+/// * Timeouts are by the monotonic clock; a change of the wall clock does not matter. A timeout of zero
+///   checks once. Running out of time is [`EventError::TimedOut`], inside the box.
 ///
-/// # What is not
+/// # Not guaranteed
 ///
-/// * A signal that a waiter has consumed is gone, also if that waiter is killed right after: whatever has to
-///   happen because of it needs a record of its own. [`SharedSemaphore`](crate::sync::SharedSemaphore) keeps
-///   one: permits of the dead return.
-/// * When a setter is killed between its store and its wake-up, or the waiter that was woken is killed before
-///   it consumes the signal, those who sleep notice within 100 ms instead of at once.
-/// * Everybody must use it through this type. Bytes of another event are refused by `from_existing`, as
-///   [`EventError::NotAnEvent`], and so are bytes that another program wrote; changed later, they can end waits
-///   or start them, but not harm memory.
+/// * A signal that a waiter has consumed is gone, also if that waiter is killed right after: work that
+///   depends on it needs a record of its own. [`SharedSemaphore`](crate::sync::SharedSemaphore) keeps one:
+///   permits of a dead holder return.
+/// * When a setter is killed between its store and its wake-up, or the woken waiter is killed before it
+///   consumes the signal, sleepers notice within 100 ms instead of at once.
+/// * All processes must use the event through this type. `from_existing` rejects bytes of another event or of
+///   another program, as [`EventError::NotAnEvent`]; bytes that another program changes later can end or
+///   start waits, but not harm memory.
 pub struct CrashProofEvent {
     place: NonNull<Words>,
     auto_reset: bool,
 }
 
-/// What the event consists of, in memory that processes share.
+/// The words of an event, in memory that processes share.
 #[repr(C)]
 struct Words {
     kind: AtomicU32,
     state: AtomicU32,
 }
 
-/// Why an event could not be used; found inside the boxed error of `raw_sync`'s traits.
+/// Why an event could not be used; inside the boxed error of `raw_sync`'s traits.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum EventError {
-    /// It was not signalled in time.
-    #[error("the event was not signalled within {waited:?}: wait longer, or find out who should set it")]
+    /// The event was not signalled in time.
+    #[error("the event was not signalled within {waited:?}: wait longer, or check its setter")]
     TimedOut { waited: Duration },
-    /// There is none at that address.
+    /// There is no event at that address.
     #[error(
-        "there is {:?}, an event starts with \"lEvA\" or \"lEvM\": make it with `new` first, at the same address",
+        "no event: found {:?}, an event starts with \"lEvA\" or \"lEvM\"; first make it there with `new`",
         String::from_utf8_lossy(found)
     )]
     NotAnEvent { found: [u8; 4] },
-    /// There can be none at that address.
+    /// The address is null.
     #[error("the address is null: give the address of memory that processes share")]
     Null,
 }
 
 impl EventInit for CrashProofEvent {
-    /// Bytes needed at `addr`; without it, bytes that are enough at any address.
+    /// Returns the bytes needed at `addr`; without an address, the bytes that are enough at any address.
     fn size_of(addr: Option<*mut u8>) -> usize {
         let padding = addr.map_or(align_of::<Words>() - 1, |at| at.align_offset(align_of::<Words>()));
         padding + size_of::<Words>()
     }
 
-    /// Makes an event, clear, whatever was there before.
+    /// Creates an event, not signalled, over any previous bytes.
     ///
     /// # Safety
     ///
@@ -130,14 +130,14 @@ impl EventInit for CrashProofEvent {
         let (place, used) = place(mem)?;
         let event = Self { place, auto_reset };
         let words = event.words();
-        // First no event, then a clear one, then its kind: a death in between leaves none.
+        // First no event, then a clear state, then the kind: a death in between leaves no event.
         words.kind.store(0, Relaxed);
         words.state.store(0, Release);
         words.kind.store(if auto_reset { AUTO_RESET } else { MANUAL_RESET }, Release);
         Ok((Box::new(event), used))
     }
 
-    /// Uses the event that somebody made there.
+    /// Opens an event that another process created at this address.
     ///
     /// # Safety
     ///
@@ -190,7 +190,8 @@ impl EventImpl for CrashProofEvent {
                 state.fetch_and(!SIGNAL, AcqRel);
             }
             EventState::Signaled => {
-                // The count changes the word even when it is signalled already: nobody falls asleep over it.
+                // The count changes the word even if the event is signalled already, so no waiter falls
+                // asleep on the old value.
                 let _ = state.fetch_update(AcqRel, Relaxed, |it| Some(it.wrapping_add(ONE_SET) | SIGNAL));
                 futex::wake(state, if self.auto_reset { 1 } else { i32::MAX });
             }
@@ -201,14 +202,14 @@ impl EventImpl for CrashProofEvent {
 
 impl CrashProofEvent {
     fn words(&self) -> &Words {
-        // SAFETY: `place` made the address aligned, and whoever called `new` or `from_existing` promised that
-        // the bytes there stay readable and writable. They are only ever used as atomics, for which every
-        // bit pattern is a value and every other writer is allowed.
+        // SAFETY: `place` aligned the address, and the caller of `new` or `from_existing` promised that the
+        // bytes there stay readable and writable. They are only ever used as atomics, for which every bit
+        // pattern is a value and every other writer is allowed.
         unsafe { self.place.as_ref() }
     }
 }
 
-/// The first aligned address from `mem` on, and how many bytes are used up to the end of the event.
+/// Returns the first aligned address from `mem` on, and the number of bytes used up to the end of the event.
 fn place(mem: *mut u8) -> Result<(NonNull<Words>, usize), EventError> {
     let padding = mem.align_offset(align_of::<Words>());
     let at = NonNull::new(mem).ok_or(EventError::Null)?.as_ptr().wrapping_add(padding).cast();

@@ -34,7 +34,7 @@ fn a_limit_that_cannot_be_is_refused_by_name(world: World) {
         (CallLimit::per_day(1).burst(0).into(), "limit \"call_count\" has burst 0"),
         (
             RateLimit::per_day("rows", 1).algorithm(Algorithm::FixedWindow).burst(2).into(),
-            "limit \"rows\" has a burst of 2, which fixed_window does not know",
+            "limit \"rows\" has a burst of 2, which fixed_window does not support",
         ),
     ];
     for (limit, message) in bad {

@@ -1,4 +1,4 @@
-//! Single facts, by hand: what tells the algorithms apart, and what they share.
+//! Single facts, by hand: differences between the algorithms, and properties they share.
 
 use super::{Algorithm, Answer, Limiter, MINUTE, Random, Rule, SECOND, rules};
 use crate::limit::{CallLimit, DEFAULT_RESOLUTION, Limit, RateLimit, ResourceLimit};
@@ -36,7 +36,7 @@ fn a_leaky_bucket_of_one_spaces_units_strictly() {
             assert_eq!(limiter.acquire(now, 1), Answer::Later(spaced), "{rule:?}");
             now = spaced;
         }
-        // And however long nobody came, two do not pass together.
+        // After any idle time, two units do not pass together.
         assert_eq!(limiter.acquire(now + 1_000 * window, 1), Answer::Yes);
         assert_ne!(limiter.acquire(now + 1_000 * window, 1), Answer::Yes);
     }
@@ -56,7 +56,7 @@ fn unused_units_return_to_token_bucket_and_gcra_only() {
         limiter.refund(0, 5);
         assert!(limiter.available(0) <= 10, "{algorithm}: never above the capacity");
         if *algorithm == Algorithm::TokenBucket {
-            assert_eq!(limiter.words.three[0], 10, "what is written is clamped, not only what is read");
+            assert_eq!(limiter.words.three[0], 10, "the written value is clamped, not only the value read");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Words come from shared memory: whatever they hold, nothing panics or overflows, and nobody gets more than the
-//! most. (Tests run with overflow checks.)
+//! Words come from shared memory: no value makes an algorithm panic or overflow, or admit more than the
+//! maximum. (Tests run with overflow checks.)
 
 use super::{Algorithm, Changes, Operations, Random, Rule, Table, Verdict, Word, Words};
 
@@ -56,12 +56,12 @@ fn a_remainder_is_never_worth_a_unit() {
         let level = if algorithm == Algorithm::Gcra { 5_000 + 1_000 } else { used_up };
         let words = Words { three: [level, 5_000, u64::MAX], cells: Vec::new() };
         let available = rule.available(&&words, 5_000);
-        // A part of a nanosecond that GCRA is ahead makes it one less.
+        // GCRA is ahead by a part of a nanosecond, which rounds to one unit less.
         assert_eq!(available, if algorithm == Algorithm::Gcra { -1 } else { 0 }, "{algorithm}");
     }
 }
 
-/// Any number, the ends of the range more often than not.
+/// Any number, often one of the ends of the range.
 fn any(random: &mut Random) -> u64 {
     let ends =
         [0, 1, 2, 1 << 31, 1 << 32, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 63) + 1, u64::MAX - 1, u64::MAX];

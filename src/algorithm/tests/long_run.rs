@@ -1,4 +1,4 @@
-//! Rates over simulated years: the error is zero units, however the clock steps.
+//! Rates over simulated years: the error is zero units for clock steps of any size.
 
 use super::{Algorithm, Answer, DAY, Limiter, Random, Rule, SECOND, rules};
 
@@ -14,7 +14,7 @@ fn flown(rule: &Rule, elapsed: u64) -> u128 {
 fn a_greedy_client_gets_the_burst_and_the_rate_to_the_unit_over_years() {
     for algorithm in BUCKETS {
         for rule in rules(algorithm) {
-            // So often that the bucket is never full again, whatever part of a unit it has left.
+            // Polls so often that the bucket is never full again, with any remainder.
             let fill =
                 u128::from(rule.burst() - 1) * u128::from(rule.window_nanos()) / u128::from(rule.capacity());
             let stride = u64::try_from(fill).unwrap().min(DAY);
@@ -69,7 +69,7 @@ fn polling_every_nanosecond_loses_nothing() {
         let mut taken = limiter.take_all(0);
         for now in 1..=100_003 {
             taken += limiter.take_all(now);
-            // An amount that changes the state at every step: charged, and given back where that is possible.
+            // Charges an amount that changes the state at every step, and refunds it where the algorithm can.
             if rule.algorithm().refunds() {
                 limiter.adjust(now, 1);
                 assert_eq!(limiter.refund(now, 1), 1);
@@ -126,7 +126,7 @@ fn windows_admit_their_capacity_in_each_window_for_years() {
 
 #[test]
 fn steady_overshoot_lowers_the_rate_by_as_much() {
-    // Every request turns out to have used a tenth more than it asked for. What is used keeps the rate.
+    // Every request turns out to have used a tenth more than its amount. The actual use keeps the rate.
     for algorithm in Algorithm::ALL {
         let rule = Rule::new(*algorithm, 1_000, SECOND).with_resolution(20);
         let (mut now, mut limiter) = (0, Limiter::new(rule, 0));

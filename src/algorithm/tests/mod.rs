@@ -13,7 +13,7 @@ mod windows;
 
 use super::{Algorithm, Changes, Rule, State, Verdict, Word};
 
-/// The operations, of an algorithm in the table or of one that is only in the tests.
+/// The operations of an algorithm, in the table or defined by a test.
 pub(super) trait Operations {
     fn cells(&self, rule: &Rule) -> u32;
     fn most(&self, rule: &Rule) -> u64;
@@ -26,7 +26,7 @@ pub(super) trait Operations {
     fn reconfigure(&self, rule: &Rule, new: &Rule, words: &Words, now: u64) -> Changes;
 }
 
-/// Those of the rule's own algorithm.
+/// The operations of the algorithm that the rule names.
 pub(super) struct Table;
 
 impl Operations for Table {
@@ -92,7 +92,7 @@ impl Words {
     }
 }
 
-/// A limit with its words; what is decided is written.
+/// A limit with its words; every decision is written to them.
 #[derive(Clone)]
 pub(super) struct Limiter<'a> {
     pub(super) operations: &'a dyn Operations,
@@ -127,7 +127,7 @@ impl<'a> Limiter<'a> {
         verdict.into()
     }
 
-    /// Takes as much as there is, and says how much that was.
+    /// Acquires all available units, and returns their number.
     pub(super) fn take_all(&mut self, now: u64) -> u64 {
         let amount = u64::try_from(self.available(now)).unwrap_or(0);
         assert_eq!(self.acquire(now, amount), Answer::Yes);
@@ -181,7 +181,7 @@ impl From<Verdict> for Answer {
     }
 }
 
-/// Numbers at random, the same in every run (splitmix64).
+/// Random numbers, equal in every run (splitmix64).
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
@@ -193,7 +193,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// 0 to `most`, small numbers as likely as large ones.
+    /// Returns 0 to `most`, small numbers as likely as large ones.
     pub(super) fn up_to(&mut self, most: u64) -> u64 {
         let even = |it: &mut Self, most: u64| match most.checked_add(1) {
             Some(count) => it.next() % count,
@@ -218,7 +218,7 @@ impl Random {
         from[usize::try_from(self.next() % count).unwrap()]
     }
 
-    /// The next instant after `now`: the same, a little or much later, years later, or earlier.
+    /// Returns the next instant: `now`, a little or much later, years later, or earlier.
     pub(super) fn step(&mut self, now: u64, rule: &Rule) -> u64 {
         const TEN_YEARS: u64 = 315_360_000_000_000_000;
         let unit = (rule.window_nanos() / rule.capacity()).max(1);

@@ -1,4 +1,5 @@
-//! Slow exact models, in fractions of any size and without a thought to words: what the algorithms must equal.
+//! Slow exact models, in fractions of any size and independent of state words. The algorithms must equal
+//! them.
 
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -7,7 +8,7 @@ use super::{Answer, Rule};
 use crate::algorithm::Algorithm;
 
 pub(super) trait Model {
-    /// Says yes and takes, or says when.
+    /// Admits and charges, or returns when the request would be admitted.
     fn acquire(&mut self, now: u64, amount: u64) -> Answer;
     fn charge(&mut self, now: u64, amount: u64);
     fn refund(&mut self, now: u64, amount: u64) -> u64;
@@ -43,13 +44,13 @@ fn small(number: &BigRational) -> i64 {
     i64::try_from(number.to_integer()).unwrap()
 }
 
-/// The first whole nanosecond after so much time.
+/// Returns the first whole nanosecond after `time`.
 fn nanos(time: &BigRational) -> u64 {
     u64::try_from(time.ceil().to_integer()).unwrap()
 }
 
-/// Token bucket, leaky bucket and GCRA: a bucket of real numbers. They differ in what can be given back, and in
-/// whether what is left or what is used is kept when the numbers change.
+/// Token bucket, leaky bucket and GCRA: a bucket of real numbers. They differ in refunds, and in whether a
+/// change of parameters keeps the units left or the units used.
 struct Bucket {
     rule: Rule,
     tokens: BigRational,
@@ -108,7 +109,7 @@ impl Model for Bucket {
         let (tokens, old) = (self.tokens(now).floor(), whole(self.rule.burst()));
         self.rule = new;
         if new.algorithm() == Algorithm::LeakyBucket {
-            // What is left is what both limits leave; debt stays.
+            // The units left are those that both limits leave; debt stays.
             let left = (whole(new.burst()) - (old - &tokens)).max(whole(0));
             self.set(now, left.min(tokens));
         } else {
@@ -201,12 +202,12 @@ struct Sliding {
     /// The window's own clock, at `at`.
     own: u64,
     debt: BigRational,
-    /// Latest admission and units, oldest first.
+    /// Latest admission and units of each group, oldest first.
     groups: Vec<(u64, u64)>,
 }
 
 impl Sliding {
-    /// Instant, its own clock, debt, and the nanoseconds until that is paid.
+    /// Returns the instant, the window's own clock, the debt, and the nanoseconds until it is paid.
     fn read(&self, now: u64) -> (u64, u64, BigRational, u64) {
         let at = self.at.max(now);
         let (elapsed, pause) = (at - self.at, nanos(&(&self.debt / rate(&self.rule))));

@@ -1,4 +1,4 @@
-//! New numbers for a limit in use: what is left is clamped, what is owed is not.
+//! New parameters for a limit in use: the units left are clamped, debt is not.
 
 use super::{Algorithm, Answer, Limiter, MINUTE, Random, Rule};
 
@@ -6,7 +6,7 @@ const KEEPS_WHAT_IS_LEFT: [Algorithm; 2] = [Algorithm::TokenBucket, Algorithm::G
 const KEEPS_WHAT_IS_USED: [Algorithm; 3] =
     [Algorithm::LeakyBucket, Algorithm::FixedWindow, Algorithm::SlidingWindow];
 
-/// A limit of 100 per minute of which so much was used.
+/// A limit of 100 per minute with `amount` used.
 fn used(algorithm: Algorithm, amount: u64) -> Limiter<'static> {
     let mut limiter = Limiter::new(Rule::new(algorithm, 100, MINUTE), 0);
     assert_eq!(limiter.acquire(0, amount), Answer::Yes);
@@ -78,7 +78,7 @@ fn debt_survives_new_numbers() {
 fn the_new_rate_holds_from_the_change_on() {
     for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket, Algorithm::Gcra] {
         let mut limiter = used(algorithm, 100);
-        // A bit into a unit, which is lost with the old window.
+        // A part of the next unit has flown; it is lost with the old window.
         let now = 1_000;
         limiter.reconfigure(Rule::new(algorithm, 100, 10 * MINUTE), now);
         assert_eq!(limiter.acquire(now, 1), Answer::Later(now + MINUTE / 10), "{algorithm}");

@@ -1,4 +1,4 @@
-//! What holds for every algorithm, whatever it is. The sixth one, in `sixth.rs`, is held to it too.
+//! Rules that hold for every algorithm. The sixth one, in `sixth.rs`, must keep them too.
 
 use super::{Algorithm, Answer, Limiter, Operations, Random, Rule, Table, Verdict, rules};
 
@@ -19,7 +19,7 @@ pub(super) fn keeps_the_common_rules(operations: &dyn Operations, rules: &[Rule]
     }
 }
 
-/// One life of a limit, judged after every step.
+/// Runs one limit through random steps, and checks the rules after each.
 fn live(mut limiter: Limiter<'_>, mut now: u64, random: &mut Random) {
     let most = i64::try_from(limiter.most()).unwrap();
     assert_eq!(limiter.available(now), most, "a new limit is unused: {:?}", limiter.rule);
@@ -33,7 +33,7 @@ fn live(mut limiter: Limiter<'_>, mut now: u64, random: &mut Random) {
             0..=4 => {
                 let admitted = limiter.acquire(now, amount) == Answer::Yes;
                 let taken = had - limiter.available(now);
-                assert!(!admitted || taken >= signed(amount), "an admission takes what it says");
+                assert!(!admitted || taken >= signed(amount), "an admission charges at least its amount");
             }
             5 => {
                 let refunded = limiter.refund(now, amount);
@@ -65,7 +65,7 @@ fn judge(limiter: &Limiter<'_>, now: u64, latest_change: u64, random: &mut Rando
     let (most, available) = (limiter.most(), limiter.available(now));
     assert!(available <= signed(most), "never more than the most: {}", context());
 
-    assert_eq!(limiter.ask(now, 0), Verdict::Admit(super::Changes::NONE), "0 leaves a limit alone");
+    assert_eq!(limiter.ask(now, 0), Verdict::Admit(super::Changes::NONE), "0 changes nothing");
     assert_eq!(limiter.ask(now, most + 1), Verdict::Never, "more than the most is never");
     assert_eq!(limiter.ask(now, u64::MAX), Verdict::Never, "more than the most is never");
 
@@ -75,7 +75,7 @@ fn judge(limiter: &Limiter<'_>, now: u64, latest_change: u64, random: &mut Rando
             Answer::Never => panic!("{amount} is possible, later: {}", context()),
             Answer::Later(at) => {
                 assert!(signed(amount) > available, "{amount} is available: {}", context());
-                assert!(at > now, "later is not now: {}", context());
+                assert!(at > now, "a later instant is after now: {}", context());
                 let then: Answer = limiter.ask(at, amount).into();
                 assert_eq!(then, Answer::Yes, "{amount} at {at}: the wait was too short: {}", context());
                 let just_before: Answer = limiter.ask(at - 1, amount).into();
@@ -85,7 +85,7 @@ fn judge(limiter: &Limiter<'_>, now: u64, latest_change: u64, random: &mut Rando
     }
 
     let later = random.step(now, &limiter.rule).max(now);
-    assert!(limiter.available(later) >= available, "time only gives, until {later}: {}", context());
+    assert!(limiter.available(later) >= available, "time only adds units, until {later}: {}", context());
     let earlier = latest_change - random.up_to(latest_change);
     let seen = (limiter.available(earlier), limiter.ask(earlier, 1));
     let at_change = (limiter.available(latest_change), limiter.ask(latest_change, 1));
@@ -109,6 +109,6 @@ fn names_and_numbers_are_unique_and_lead_back() {
     let wrong = "leaky".parse::<Algorithm>().unwrap_err().to_string();
     assert_eq!(
         wrong,
-        "\"leaky\" is no algorithm; use one of token_bucket, leaky_bucket, sliding_window, fixed_window, gcra"
+        "unknown algorithm \"leaky\"; use one of token_bucket, leaky_bucket, sliding_window, fixed_window, gcra"
     );
 }

@@ -1,5 +1,5 @@
-//! Each algorithm against its exact model, over random schedules: clocks that stand still, creep, jump by years
-//! and step back; requests, reports, refunds, resets and new numbers.
+//! Each algorithm against its exact model, over random schedules: clocks that stand still, creep, jump by
+//! years and step back; requests, reports, refunds, resets and new parameters.
 
 use super::{Algorithm, Limiter, Random, Rule, model, rules};
 
@@ -80,7 +80,7 @@ fn follow(rule: Rule, random: &mut Random) {
     }
 }
 
-/// Another capacity and burst; another window too, but for those that number theirs.
+/// Returns another capacity and burst; another window too, except for algorithms that number their windows.
 fn other_numbers(rule: Rule, random: &mut Random) -> Rule {
     let capacity =
         random.pick(&[rule.capacity(), rule.capacity() / 2 + 1, (rule.capacity() * 2).min(1 << 62)]);

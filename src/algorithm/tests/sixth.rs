@@ -1,4 +1,5 @@
-//! A sixth algorithm, as `docs/extending.md` describes: a type that implements `Method`. Held to the common rules.
+//! A sixth algorithm, written as `docs/extending.md` describes: a type that implements `Method`. It must keep
+//! the common rules.
 //!
 //! A pacer: admits one request of any size up to the burst, then nothing for as long as its units take.
 
@@ -10,7 +11,7 @@ use crate::algorithm::{self, Algorithm, Changes, Method, Rule, State, Verdict, W
 
 struct Pacer;
 
-/// Instant, and nanoseconds from then until the pause is over.
+/// Returns an instant, and the nanoseconds from then until the pause is over.
 fn pause(state: &impl State, now: u64) -> (u64, u64) {
     let at = state.word(Word::At).max(now);
     (at, state.word(Word::Level).saturating_sub(at))
@@ -91,7 +92,7 @@ impl<M: Method> Operations for Alone<M> {
 
 #[test]
 fn a_sixth_algorithm_is_one_type_and_keeps_the_common_rules() {
-    // The algorithm named in the rules is of no account: these operations do not ask for it.
+    // These operations ignore the algorithm named in the rules.
     keeps_the_common_rules(&Alone(Pacer), &rules(Algorithm::TokenBucket));
 }
 

@@ -1,5 +1,5 @@
-//! Facts about another implementation's token bucket, in `tests/vectors/token_bucket.json`: the same where it is
-//! right, and what it gets wrong. A unit here is a thousandth of a token there.
+//! Facts about another implementation's token bucket, in `tests/vectors/token_bucket.json`: cases where it is
+//! right and the answers are equal, and its mistakes. A unit here is a thousandth of a token there.
 
 use serde_json::Value;
 
@@ -34,7 +34,8 @@ fn bucket(input: &Value) -> Limiter<'static> {
     Limiter { words, ..Limiter::new(rule, at) }
 }
 
-/// That one rounds up to milliseconds and adds one; ours is exact, so it is that or up to a millisecond less.
+/// The other implementation rounds up to milliseconds and adds one. Ours is exact, so it is equal or up to a
+/// millisecond less.
 fn assert_wait(ours: u64, seconds: &Value, id: &str) {
     let theirs = std::time::Duration::from_secs_f64(seconds.as_f64().unwrap()).as_nanos();
     let ours = u128::from(ours);
@@ -66,13 +67,13 @@ fn a_request_is_answered_as_elsewhere_but_for_nothing_and_never() {
         assert_eq!(limiter.available(now).div_euclid(1_000), out["available"].as_i64().unwrap(), "{id}");
         let never = amount > limiter.rule.burst();
         match limiter.acquire(now, amount) {
-            // Asking for nothing succeeds, also in debt.
+            // A request for 0 units succeeds, also in debt.
             Answer::Yes => assert!(out["success"] == true || amount == 0, "{id}"),
             Answer::Later(at) => {
                 assert_eq!(out["success"], false, "{id}");
                 assert_wait(at - now, &out["retry_after_s"], id);
             }
-            // There, a wait is given for what can never be.
+            // The other implementation gives a wait for a request that can never succeed.
             Answer::Never => assert!(out["success"] == false && never, "{id}"),
         }
         assert_eq!(limiter.available(now), out["tokens_milli"].as_i64().unwrap(), "{id}");
@@ -83,7 +84,7 @@ fn a_request_is_answered_as_elsewhere_but_for_nothing_and_never() {
 fn waits_are_those_elsewhere_without_the_rounding() {
     each("retry_after", |id, input, entry| {
         let deficit = input["deficit_milli"].as_i64().unwrap();
-        // A bucket that lacks so much of one unit.
+        // A bucket that lacks `deficit` of one unit.
         let mut limiter = bucket(input);
         limiter.words.three[0] = (1 - deficit).cast_unsigned();
         match limiter.acquire(0, 1) {
@@ -104,7 +105,7 @@ fn debt_and_parts_of_tokens_are_those_elsewhere() {
     each("force_consume", |id, input, entry| {
         let mut limiter = bucket(input);
         limiter.adjust(nanos(input, "now_ms"), input["amount"].as_i64().unwrap() * 1_000);
-        // There, a return goes above the capacity.
+        // In the other implementation a refund can exceed the capacity.
         let theirs = entry["out"]["tokens_milli"].as_i64().unwrap();
         let clamped = theirs.min(input["capacity_milli"].as_i64().unwrap());
         assert_eq!(limiter.available(nanos(input, "now_ms")), clamped, "{id}");
@@ -124,21 +125,21 @@ fn many_small_refills_add_up_to_the_exact_amount() {
         let (mut now, mut written) = (0, 0);
         while now + step <= total {
             now += step;
-            // Something is written at every step, so that each refill goes on from the one before.
+            // Every step writes something, so that each refill continues from the one before.
             limiter.adjust(now, 1);
             limiter.adjust(now, -1);
             written += u32::from(limiter.words.three[1] == now);
         }
         assert_eq!(u64::from(written), total / step, "{id}: every step was written");
         assert_eq!(limiter.available(now), exact, "{id}");
-        // The formula in question, on the same steps: what this test would see of it.
+        // The published formula on the same steps: shows that this test would notice its error.
         let published = entry["published_floor_formula_milli"].as_i64().unwrap();
         assert_eq!(published_formula(input), published, "{id}");
         assert!(published >= exact, "{id}");
     });
 }
 
-/// Advances the time of the last refill by what the tokens took, rounded down.
+/// Advances the time of the last refill by the time that the tokens took, rounded down.
 fn published_formula(input: &Value) -> i64 {
     let number = |key: &str| input[key].as_i64().unwrap();
     let (amount, period, step) =

@@ -1,17 +1,17 @@
-//! Windows: no window of that length holds more than the capacity; aligned ones where windows are fixed.
+//! Windows: no window of that length holds more than the capacity; for fixed windows, no aligned one.
 
 use super::{Algorithm, Answer, Limiter, MINUTE, Random, Rule, SECOND};
 
 /// Admissions, by instant.
 type Log = Vec<(u64, u64)>;
 
-/// The largest sum of admissions in any window of the length: it may begin at any of them.
+/// Returns the largest sum of admissions in any window of the length; a fullest window begins at one of them.
 fn fullest(log: &Log, window: u64) -> u64 {
     let in_window = |from: u64| log.iter().filter(move |(at, _)| (from..from + window).contains(at));
     log.iter().map(|(from, _)| in_window(*from).map(|(_, units)| units).sum()).max().unwrap_or(0)
 }
 
-/// When an exact log of admissions would admit `amount`.
+/// Returns when an exact log of admissions would admit `amount`.
 fn exact_later(log: &Log, rule: &Rule, now: u64, amount: u64) -> u64 {
     let counted = |at: u64| -> u64 {
         log.iter().filter(|(then, _)| then + rule.window_nanos() > at).map(|(_, units)| units).sum()
@@ -46,7 +46,8 @@ fn a_sliding_window_never_holds_more_than_its_capacity_wherever_it_begins() {
                 let amount = random.up_to(rule.capacity()).max(1);
                 match limiter.acquire(now, amount) {
                     Answer::Yes => log.push((now, amount)),
-                    // Now and then as early as told, which is when too much would show.
+                    // Half of the time, the request is repeated at the earliest instant given, where an
+                    // excess would show.
                     Answer::Later(at) if random.one_in(2) => now = at,
                     _ => now += random.up_to(rule.window_nanos() / 3),
                 }
@@ -107,7 +108,7 @@ fn a_sliding_window_pays_debt_out_of_the_windows_that_follow() {
     assert_eq!(limiter.acquire(1_000, 10), Answer::Yes);
     limiter.adjust(1_000, 25);
     assert_eq!(limiter.available(1_000), -25);
-    // Two and a half windows of debt, then the window of what was admitted.
+    // Two and a half windows of debt, then one window for the admitted units.
     assert_eq!(limiter.available(1_249), -1);
     assert_eq!(limiter.available(1_250), 0);
     assert_eq!(limiter.acquire(1_000, 1), Answer::Later(1_350));
