@@ -57,8 +57,7 @@ fn spared(command: impl FnOnce() -> Outcome) -> Outcome {
     })
 }
 
-/// Reports an invalid command line: as JSON if `--json` is among the arguments, since they could not be
-/// parsed.
+/// Reports an invalid command line: as JSON if an argument before `--` is `--json`.
 fn misused(error: &clap::Error) -> Exit {
     let own = std::env::args_os().take_while(|arg| arg != "--");
     if own.into_iter().any(|arg| arg == "--json") {
