@@ -20,7 +20,7 @@ pub(crate) struct Failure {
     pub(crate) exit: Exit,
     /// A stable code, for programs.
     pub(crate) code: &'static str,
-    /// The message: what failed, what was found, what to do.
+    /// The message: the failure, the finding, the advice.
     pub(crate) message: String,
     /// An excerpt of the faulty text, with a mark below the fault.
     pub(crate) excerpt: Option<String>,

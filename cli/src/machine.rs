@@ -159,9 +159,11 @@ fn unnamed_files(directory: &Path, what: &'static str) -> Examined {
             "cannot be created here",
             "nothing to do: a set gets a temporary name while it is created; a kill may leave that file behind",
         ),
-        Err(error) => {
-            Examined::wrong(what, format!("cannot be created: {error}"), "see permissions, size and mount above")
-        }
+        Err(error) => Examined::wrong(
+            what,
+            format!("cannot be created: {error}"),
+            "see permissions, size and mount above",
+        ),
     }
 }
 
@@ -192,7 +194,11 @@ fn namespaces() -> Vec<Examined> {
             "mnt",
             "its /dev/shm may differ from that of other processes: mount one directory into all of them",
         ),
-        ("namespaces: time", "time", "its clock differs: run all participants of a set in one time namespace"),
+        (
+            "namespaces: time",
+            "time",
+            "its clock differs: run all participants of a set in one time namespace",
+        ),
         (
             "namespaces: pid",
             "pid",

@@ -109,7 +109,9 @@ impl SetFile {
     pub(crate) fn mode(&self) -> Result<Option<u32>, Failure> {
         let read = |text: &String| {
             let mode = u32::from_str_radix(text, 8).ok();
-            mode.ok_or_else(|| Failure::usage(format!("mode {text:?} is not an octal number: use 600 or 660")))
+            mode.ok_or_else(|| {
+                Failure::usage(format!("mode {text:?} is not an octal number: use 600 or 660"))
+            })
         };
         self.mode.as_ref().map(read).transpose()
     }

@@ -42,8 +42,13 @@ pub(crate) struct Args {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds: use 5 or 0.5"))?;
-    if (0.01..=3_600.0).contains(&seconds) { Ok(seconds) } else { Err("out of range: use 0.01 to 3600".to_owned()) }
+    let seconds: f64 =
+        text.parse().map_err(|_| format!("{text:?} is not a number of seconds: use 5 or 0.5"))?;
+    if (0.01..=3_600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("out of range: use 0.01 to 3600".to_owned())
+    }
 }
 
 /// The answer of the command.

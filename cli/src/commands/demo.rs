@@ -175,7 +175,10 @@ fn not_stuck(since: Instant) -> Result<(), Failure> {
     if since.elapsed() < TOO_LONG {
         return Ok(());
     }
-    let message = format!("no progress for {} s: check whether the machine is busy or a worker is stopped", TOO_LONG.as_secs());
+    let message = format!(
+        "no progress for {} s: check whether the machine is busy or a worker is stopped",
+        TOO_LONG.as_secs()
+    );
     Err(Failure::new(Exit::Failed, "stuck", message))
 }
 

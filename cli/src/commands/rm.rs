@@ -76,8 +76,11 @@ fn by_force(error: AttachError, name: &str) -> Failure {
 
 fn in_use(name: &str, attached: &[ParticipantInfo]) -> String {
     let one = |it: &ParticipantInfo| {
-        let ended =
-            if has_ended(it) { ", ended, but its command still runs: see `fuser` of the segment" } else { "" };
+        let ended = if has_ended(it) {
+            ", ended, but its command still runs: see `fuser` of the segment"
+        } else {
+            ""
+        };
         format!("{} ({}, user {}{ended})", it.pid, it.command, it.uid)
     };
     let shown: Vec<_> = attached.iter().take(8).map(one).collect();

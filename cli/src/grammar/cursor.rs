@@ -17,7 +17,7 @@ pub(crate) struct BadText {
     pub(crate) text: String,
     /// The position of the fault, in characters.
     pub(crate) at: Range<usize>,
-    /// The fault, and what was expected.
+    /// The fault, and the expected text.
     pub(crate) what: String,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Cursor<'a> {
         BadText { text: self.text.to_owned(), at: from..self.at.max(from), what: what.into() }
     }
 
-    /// Returns an error that names what was expected at the cursor, and what was found.
+    /// Returns an error that names the expected text and the character found at the cursor.
     pub(crate) fn expected(&self, what: &str) -> BadText {
         let what = match self.peek() {
             Some(c) => format!("unexpected {c:?}, expected {what}"),
@@ -138,9 +138,7 @@ impl<'a> Cursor<'a> {
         self.at += usize::from(unit.is_some());
         let number = digits.replace('_', "").parse::<u64>().ok();
         let number = number.and_then(|number| number.checked_mul(unit.unwrap_or(1)));
-        number.ok_or_else(|| {
-            self.wrong_since(from, format!("number too large: the maximum is {}", u64::MAX))
-        })
+        number.ok_or_else(|| self.wrong_since(from, format!("number too large: the maximum is {}", u64::MAX)))
     }
 }
 

@@ -51,8 +51,7 @@ impl LimitText {
             let from = cursor.at();
             if window.is_none() {
                 cursor.take_while(|_| true);
-                let what =
-                    "only rates have options: give a time first, as in tokens=200000/min:gcra";
+                let what = "only rates have options: give a time first, as in tokens=200000/min:gcra";
                 return Err(cursor.wrong_since(from, what));
             }
             options.read(&mut cursor)?;

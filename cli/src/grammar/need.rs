@@ -25,11 +25,7 @@ fn need(text: &str) -> Result<(String, u64), BadText> {
         return Err(cursor.expected("= and a number, as in tokens=100"));
     }
     let number = cursor.number()?;
-    if cursor.is_done() {
-        Ok((key, number))
-    } else {
-        Err(cursor.expected("the end: a need is KEY=NUMBER"))
-    }
+    if cursor.is_done() { Ok((key, number)) } else { Err(cursor.expected("the end: a need is KEY=NUMBER")) }
 }
 
 #[cfg(test)]

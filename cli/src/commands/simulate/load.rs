@@ -81,9 +81,9 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
     };
     let is_content = |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.starts_with('#');
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line)).filter(is_content);
-    let (number, heading) = lines
-        .next()
-        .ok_or_else(|| wrong(1, "unexpected end of file, expected a heading such as time,tokens".to_owned()))?;
+    let (number, heading) = lines.next().ok_or_else(|| {
+        wrong(1, "unexpected end of file, expected a heading such as time,tokens".to_owned())
+    })?;
     let mut columns = Vec::new();
     for name in heading.split(',').map(cell) {
         // Keys are spelled as on the command line: `calls` stands for `call_count`.
@@ -108,7 +108,8 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
     for (number, line) in lines {
         let cells: Vec<_> = line.split(',').map(cell).collect();
         if cells.len() != columns.len() {
-            let message = format!("found {} values, expected {} as in the heading", cells.len(), columns.len());
+            let message =
+                format!("found {} values, expected {} as in the heading", cells.len(), columns.len());
             return Err(wrong(number, message));
         }
         let mut ask =
@@ -116,7 +117,9 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
         for (column, value) in columns.iter().zip(cells) {
             let seconds = || {
                 let seconds = value.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
-                seconds.ok_or_else(|| wrong(number, format!("{value:?} is not a number of seconds: expected one such as 0.25")))
+                seconds.ok_or_else(|| {
+                    wrong(number, format!("{value:?} is not a number of seconds: expected one such as 0.25"))
+                })
             };
             match column {
                 Column::Time => ask.at = seconds()?,
@@ -124,8 +127,9 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
                 Column::Hold => ask.hold = seconds()?,
                 Column::Amount(_) if value.is_empty() => {}
                 Column::Amount(key) => {
-                    let amount =
-                        value.parse().map_err(|_| wrong(number, format!("{value:?} is not an amount: expected a whole number")))?;
+                    let amount = value.parse().map_err(|_| {
+                        wrong(number, format!("{value:?} is not an amount: expected a whole number"))
+                    })?;
                     ask.amounts.push((key.clone(), amount));
                 }
             }

@@ -105,11 +105,8 @@ fn title(state: &State, interval: Duration, paint: Paint) -> Line<'static> {
     let processes: usize = state.shown().map(|shown| shown.participants.len()).sum();
     let processes = text::count(processes as u64, "process", "processes");
     let waiters: u64 = state.shown().map(|shown| shown.waiters).sum();
-    let pace = if state.stands_still() {
-        "paused".to_owned()
-    } else {
-        format!("every {}", text::about(interval))
-    };
+    let pace =
+        if state.stands_still() { "paused".to_owned() } else { format!("every {}", text::about(interval)) };
     Line::from(vec![
         Span::styled(" limitset top ", paint.strong()),
         Span::raw(format!(" {sets}, {processes}, {waiters} waiting, {pace}")),
@@ -275,7 +272,8 @@ fn process_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> 
         let since = it.enrolled.as_ref().and_then(|it| it.get(11..19)).unwrap_or("-").to_owned();
         let text = format!(" {:>4} {:>8} {} {since:<8} ", it.slot, number(it.pid), fit(&command, 16));
         let held = it.holds.iter().map(|(key, amount)| format!("{}={amount}", show_key(key)));
-        let owed = it.owes_reports.iter().map(|(key, count)| format!("{count} reports due of {}", show_key(key)));
+        let owed =
+            it.owes_reports.iter().map(|(key, count)| format!("{count} reports due of {}", show_key(key)));
         let holds = held.chain(owed).collect::<Vec<_>>().join(" ");
         let holds = fit(&holds, usize::from(area.width).saturating_sub(text.chars().count()));
         let style = match (index == selected && state.is_in_processes, it.alive) {
