@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         limits.acquire(())?.release()?;
     }
 
-    // One connection: the second caller's timeout error names the limit.
+    // One connection: the error of the second caller names its holder.
     let held = limits.acquire(())?;
     match limits.acquire_timeout((), Duration::from_millis(20)) {
         Err(AcquireError::TimedOut(late)) => println!("{late}"),
