@@ -1,7 +1,8 @@
-//! What each algorithm admits over time, as pictures: writes `docs/pictures/ADMISSIONS-*.svg`.
+//! Draws the admissions of each algorithm over time: writes `docs/pictures/ADMISSIONS-*.svg`.
 //!
-//! A greedy client asks a real set for one unit whenever it may, by a clock that stands still in between. Run with
-//! `cargo run --example algorithms`; in another folder with `cargo run --example algorithms FOLDER`.
+//! A greedy client requests one unit from a real set as soon as it may. The manual clock stands still in
+//! between. Run with `cargo run --example algorithms`; to write to another folder, `cargo run --example
+//! algorithms FOLDER`.
 
 mod pictures;
 

@@ -1,5 +1,5 @@
-//! The other side says "too many requests": the whole set pauses, once, and resumes slowly. Run it with
-//! `cargo run --example cooldown`.
+//! A server answers "too many requests": the whole set pauses, once, and resumes slowly. Run with `cargo run
+//! --example cooldown`.
 
 use std::time::Duration;
 
@@ -15,19 +15,22 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             Duration::from_millis(400),
             Duration::from_millis(100),
         ))
-        .clock(Clock::Manual) // so that nobody has to wait for this example
+        .clock(Clock::Manual) // so that this example takes no time
         .in_memory()?;
 
-    // Two requests are under way. Both are answered with 429; the second answer is about the time before the pause.
+    // Two requests are under way. Both are answered with 429; the second answer belongs to the time before
+    // the pause.
     let (first, second) = (limits.try_acquire(())?, limits.try_acquire(())?);
     println!("first:  {:?}", first.rate_limited(Some(seconds(7)))?); // Retry-After: 7
     println!("second: {:?}", second.rate_limited(None)?);
     match limits.try_acquire(()) {
-        Err(AcquireError::CoolingDown { remaining, .. }) => println!("nobody asks for another {remaining:?}"),
+        Err(AcquireError::CoolingDown { remaining, .. }) => {
+            println!("no request is admitted for another {remaining:?}")
+        }
         other => return Err(format!("{other:?}").into()),
     }
 
-    // The pause is over. Four callers want to go on at once, and are let in one after the other.
+    // The pause is over. Four callers try at once, and are admitted one after the other.
     limits.advance(seconds(7))?;
     let mut time = Duration::ZERO;
     for caller in 1..=4 {
@@ -37,7 +40,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         println!("caller {caller} after {time:?}");
     }
-    // What was let in went well, so the next pause is a short one again.
+    // The admitted requests succeeded, so the next pause is short again.
     println!("{} pauses in a row", limits.stats()?.cooldown.consecutive);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! A request that is made again and again is resolved once: asking then allocates nothing and compares no strings.
+//! A repeated request is resolved once: then it allocates nothing and compares no strings.
 //!
 //! Run with `cargo run --release --example hot_path`.
 
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .limit(ResourceLimit::new("connections", 8))
         .in_memory()?;
 
-    // Fails here, not on the hot path, if a key is wrong.
+    // A wrong key fails here, not on the hot path.
     let usual = limits.request().amount("tokens", 1_500).label("chat").build()?;
 
     let resolved = time(|| Ok(limits.try_acquire(&usual)?.release()?))?;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// How long one round takes.
+/// Returns the time of one round.
 fn time(
     mut round: impl FnMut() -> Result<(), Box<dyn std::error::Error>>,
 ) -> Result<Duration, Box<dyn std::error::Error>> {

@@ -1,4 +1,4 @@
-//! Numbers of a set change while it is in use, for every process at its next request.
+//! Parameters of a set change while it is in use, for every process at its next request.
 //!
 //! Run with `cargo run --example live_change`.
 
@@ -12,20 +12,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let busy = server.try_acquire([("connections", 6)])?;
     show("as declared", &server)?;
 
-    // Another process, say a command of the operator. It needs no definition: the set brings its own.
+    // Another process, say a command of the operator. It needs no definition: it reads that of the set.
     let operator = LimitSet::attach(&name)?;
     operator.reconfigure([ResourceLimit::new("connections", 4)])?;
     operator.reconfigure([CallLimit::per_minute(100)])?;
-    show("reconfigured by another", &server)?; // 6 of 4: permits above the new capacity stay until they come back
+    show("reconfigured by another", &server)?; // 6 of 4: permits above the new capacity stay until released
     busy.release()?;
     show("connections released", &server)?;
 
-    // What was changed live is no difference to those who open the set as it was declared...
+    // A process that opens the set as declared accepts live changes...
     declared.open(&name)?;
     show("opened once more", &server)?;
-    // ...unless they want their own numbers to hold.
+    // ...unless it asks for its own parameters.
     declared.clone().on_difference(OnDifference::Reconfigure).open(&name)?;
-    show("declared numbers again", &server)?;
+    show("declared parameters again", &server)?;
 
     // Keys, kinds and algorithms never change.
     match operator.reconfigure([CallLimit::per_minute(100).key("connections")]) {

@@ -1,6 +1,6 @@
-//! A batch against a provider that allows less than it says: eight forked workers bring 500 prompts through an HTTP
-//! server that answers 429. Each 429 pauses all workers once; nothing is lost. The server is in this program, too; it
-//! all ends by itself after some twenty seconds.
+//! A batch against a provider that allows less than it promises: eight forked workers send 500 prompts to an
+//! HTTP server that answers 429. Each 429 pauses all workers once; nothing is lost. The server is part of
+//! this program. It all ends by itself after some twenty seconds.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, IsTerminal, PipeWriter, Read, Write};
@@ -17,12 +17,12 @@ type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 const PROMPTS: u64 = 500;
 const WORKERS: u32 = 8;
-/// What the provider's web page says.
+/// The limits on the provider's web page: requests and tokens per minute.
 const PROMISED: [u64; 2] = [4_000, 400_000];
-/// What the provider gives: requests and tokens per minute.
+/// The provider's real limits: requests and tokens per minute.
 const GIVEN: [u32; 2] = [2_400, 240_000];
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long the provider thinks about a prompt.
+/// The time that the provider takes for a prompt.
 const LATENCY: Duration = Duration::from_millis(30);
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -44,7 +44,7 @@ fn main() -> Outcome<()> {
             Duration::from_millis(100),
             Duration::from_millis(25),
         ))
-        // Fewer places than prompts: who pushes waits for those who work.
+        // Fewer places than prompts: the producer waits for the workers.
         .queue(QueueOptions::new(100, 64))
         .open_anonymous()?;
     let shared = limits.clone();
@@ -65,13 +65,13 @@ fn main() -> Outcome<()> {
         provider.step()?;
         std::thread::sleep(Duration::from_millis(1));
     }
-    drop(provider); // and with it the last writer to the pipe
+    drop(provider); // also drops the last writer to the pipe
     let mut said = String::new();
     log.read_to_string(&mut said)?;
     sum_up(&limits, &answers, elapsed, &said)
 }
 
-/// Pushes prompts and collects answers, in one thread and whichever is possible, until all are there.
+/// Pushes prompts and collects answers in one thread, whichever is possible, until all answers have arrived.
 fn feed<W, T>(limits: &LimitSet, workers: &mut Supervisor<W>) -> Outcome<BTreeMap<u64, String>>
 where
     W: Fn(&Worker) -> T,
@@ -116,7 +116,7 @@ where
     Ok(answers)
 }
 
-/// The progress bar; a line now and then where nobody looks at a terminal.
+/// Draws the progress bar; prints a line now and then if stdout is not a terminal.
 fn draw(limits: &LimitSet, done: u64) -> Outcome<()> {
     let mut out = std::io::stdout().lock();
     let bar: String = (0..40).map(|place| if place * PROMPTS < done * 40 { '#' } else { '.' }).collect();
@@ -130,7 +130,8 @@ fn draw(limits: &LimitSet, done: u64) -> Outcome<()> {
     Ok(out.flush()?)
 }
 
-/// One worker: takes prompts until there are none, asks the provider as far as the limits allow.
+/// The work of a worker: takes prompts until there are none, and asks the provider as far as the limits
+/// allow.
 fn work(worker: &Worker, limits: &LimitSet, provider: SocketAddr) -> Outcome<()> {
     let queue = limits.queue()?;
     while !worker.stopping() {
@@ -140,7 +141,7 @@ fn work(worker: &Worker, limits: &LimitSet, provider: SocketAddr) -> Outcome<()>
             Err(QueueError::TimedOut) => continue,
             Err(error) => return Err(error.into()),
         };
-        // An estimate; what it really was is known afterwards.
+        // An estimate; the real use is known afterwards.
         let mut held = limits.acquire([("tokens", 150)])?;
         match ask(provider, prompt.payload())? {
             Answer::Text { tokens, text } => {
@@ -148,7 +149,7 @@ fn work(worker: &Worker, limits: &LimitSet, provider: SocketAddr) -> Outcome<()>
                 held.release()?;
                 prompt.done_with(text.as_bytes())?;
             }
-            // Pauses all workers, once, and parks the prompt till then.
+            // Pauses all workers, once, and parks the prompt until then.
             Answer::TooMany { retry_after } => {
                 prompt.rate_limited(held, retry_after)?;
             }
@@ -168,7 +169,7 @@ enum Answer {
     Trouble { status: u16 },
 }
 
-/// One request over HTTP.
+/// Sends one request over HTTP.
 fn ask(provider: SocketAddr, prompt: &[u8]) -> Outcome<Answer> {
     let mut connection = TcpStream::connect(provider)?;
     connection.set_read_timeout(Some(PATIENCE))?;
@@ -195,7 +196,7 @@ fn ask(provider: SocketAddr, prompt: &[u8]) -> Outcome<Answer> {
 
 // ---- the provider: knows nothing of the limits above ----
 
-/// Of requests and of tokens: until when all that may be used is used up. A second's worth may be used in advance.
+/// The times until which the requests and the tokens are used up. A second's worth may be used in advance.
 struct Budget {
     used_until: [Instant; 2],
     served: u64,
@@ -207,7 +208,7 @@ impl Budget {
         Self { used_until: [Instant::now(); 2], served: 0, rejected: 0 }
     }
 
-    /// Pays for a request, or says after how many seconds it could be paid for.
+    /// Pays for a request, or returns the number of seconds until it could be paid for.
     fn pay(&mut self, tokens: u32) -> Result<(), u64> {
         let now = Instant::now();
         let mut costs = [1, tokens].into_iter().zip(GIVEN).map(|(cost, given)| cost * MINUTE / given);
@@ -224,14 +225,14 @@ impl Budget {
     }
 }
 
-/// Answers until it is told to stop, then says what it has counted.
+/// Answers requests until the worker has to stop, then writes the counts to the log.
 fn provide(worker: &Worker, listener: &TcpListener, mut log: &PipeWriter) -> std::io::Result<()> {
     let budget = Arc::new(Mutex::new(Budget::new()));
     while !worker.stopping() {
         match listener.accept() {
             Ok((connection, _)) => {
                 let budget = Arc::clone(&budget);
-                // A client that went away is its own business.
+                // An error of one client does not matter to the provider.
                 std::thread::spawn(move || drop(answer(connection, &budget)));
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -272,10 +273,10 @@ fn answer(connection: TcpStream, budget: &Mutex<Budget>) -> std::io::Result<()> 
     connection.get_mut().write_all(answer.as_bytes())
 }
 
-/// Says how it went, and checks it against what the provider has seen.
+/// Prints the results, and checks them against the provider's counts.
 fn sum_up(limits: &LimitSet, answers: &BTreeMap<u64, String>, elapsed: Duration, said: &str) -> Outcome<()> {
     let counts: Vec<u64> = said.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    let [served, rejected] = counts[..] else { return Err("the provider said nothing".into()) };
+    let [served, rejected] = counts[..] else { return Err("the provider wrote no counts".into()) };
     let stats = limits.stats()?;
     let queue = stats.queue.ok_or("there is a queue")?;
     let tokens = stats.limit("tokens").map_or(0, |limit| limit.consumed);
@@ -290,7 +291,7 @@ fn sum_up(limits: &LimitSet, answers: &BTreeMap<u64, String>, elapsed: Duration,
     let expected = (0..PROMPTS).map(|id| (id, format!("answer to prompt {id}")));
     assert!(answers.iter().map(|(id, text)| (*id, text.clone())).eq(expected), "every prompt has its answer");
     assert_eq!(queue.done, PROMPTS, "each is done once");
-    // A worker that somebody kills may have asked without learning the answer.
+    // A worker that is killed may have sent a prompt without receiving the answer.
     let lost = queue.returned;
     assert!((PROMPTS..=PROMPTS + lost).contains(&served), "each was served once");
     assert_eq!(
@@ -298,8 +299,8 @@ fn sum_up(limits: &LimitSet, answers: &BTreeMap<u64, String>, elapsed: Duration,
         "each prompt that was parked was handed out again, once"
     );
     assert!((rejected..=rejected + lost).contains(&(queue.rate_limited + lost)), "each 429 parked a prompt");
-    assert!(pauses > 0, "it was not put to the test");
-    // Whoever was under way when the pause began may be rejected too, and nobody else.
+    assert!(pauses > 0, "the provider never answered 429");
+    // Requests that were under way when the pause began may be rejected too, but no others.
     assert!(rejected <= pauses * u64::from(WORKERS) + lost, "more 429s than the pauses account for");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Looking at a set without taking part: no slot is taken, nothing is written, and nobody is waited for.
+//! Observes a set without participating: it takes no slot, writes nothing, and waits for no lock.
 //!
 //! Run with `cargo run --example observe`. To look at a set of your own: `cargo run --example observe NAME`.
 

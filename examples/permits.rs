@@ -1,4 +1,4 @@
-//! Things that are held and come back: connections, slots, licences. Dropping an acquisition releases them.
+//! Permits that are held and returned: connections, slots, licences. Dropping an acquisition releases them.
 //!
 //! Run with `cargo run --example permits`.
 
@@ -19,16 +19,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut held = limits.try_acquire(())?; // one of each
         println!("{held:?}: {}", in_use("connections")?);
 
-        held.acquire_more([("connections", 2)])?; // at once or not at all: it never waits
+        held.acquire_more([("connections", 2)])?; // granted at once or not at all: it never waits
         println!("{held:?}: {}", in_use("connections")?);
 
-        // Permits that others hold: nobody knows for how long.
+        // Other callers hold the permits, so the time of their release is unknown.
         match limits.try_acquire([("connections", 1), ("licences", 0)]) {
             Ok(_) => return Err("a fourth connection".into()),
             Err(refusal) => println!("refused: {refusal} (retry after: {:?})", refusal.retry_after()),
         }
 
-        held.update("connections", 1)?; // gives two of them back early
+        held.update("connections", 1)?; // returns two of them early
         println!("{held:?}: {}", in_use("connections")?);
     } // dropped here
 

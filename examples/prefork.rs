@@ -1,7 +1,7 @@
-//! Four forked workers share one budget. One of them is killed while it holds a connection; the others go on, and
-//! get the connection back.
+//! Four forked workers share one budget. One of them is killed while it holds a connection; the others
+//! continue, and the connection is returned to them.
 //!
-//! Run with `cargo run --example prefork`. The set has no name: it is gone with its last process.
+//! Run with `cargo run --example prefork`. The set has no name: it disappears with its last process.
 
 use limitset::{AcquireError, CallLimit, LimitSet, ResourceLimit};
 use nix::sys::signal::{Signal, raise};
@@ -21,14 +21,14 @@ fn main() -> Outcome<()> {
         println!("{:?}", waitpid(worker, None)?);
     }
 
-    limits.reap()?; // not needed: whoever misses a permit does it
+    limits.reap()?; // optional: a process that needs a permit reaps by itself
     let stats = limits.stats()?;
     for limit in &stats.limits {
         println!("{}: {} granted, {} of {} in use", limit.key, limit.granted, limit.in_use, limit.capacity);
     }
-    println!("{} permits returned on behalf of the dead", stats.reaped_permits);
+    println!("{} permits of dead participants returned", stats.reaped_permits);
     let calls = stats.limit("call_count").ok_or("there is no call limit")?;
-    if calls.granted < 1_000 { Err("what could be granted was not".into()) } else { Ok(()) }
+    if calls.granted < 1_000 { Err("fewer than 1,000 calls were granted".into()) } else { Ok(()) }
 }
 
 fn start(number: u32, limits: &LimitSet) -> Outcome<Pid> {
@@ -39,7 +39,7 @@ fn start(number: u32, limits: &LimitSet) -> Outcome<Pid> {
     }
 }
 
-/// Makes calls until the day's budget is used up.
+/// Makes calls until the daily budget is used up.
 fn work(number: u32, limits: &LimitSet) -> Outcome<()> {
     let mut calls = 0;
     loop {
@@ -47,12 +47,12 @@ fn work(number: u32, limits: &LimitSet) -> Outcome<()> {
             Ok(held) => {
                 calls += 1;
                 if number == 1 && calls == 10 {
-                    raise(Signal::SIGKILL)?; // with a connection in hand
+                    raise(Signal::SIGKILL)?; // while it holds a connection
                 }
                 held.release()?;
             }
             Err(AcquireError::Denied(denial)) if denial.retry_after().is_some() => break,
-            Err(AcquireError::Denied(_)) => std::thread::yield_now(), // others have the connections
+            Err(AcquireError::Denied(_)) => std::thread::yield_now(), // other workers hold the connections
             Err(other) => return Err(other.into()),
         }
     }

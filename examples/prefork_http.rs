@@ -1,5 +1,5 @@
-//! An HTTP server on loopback: four forked workers share one limit, and it holds while one of them is killed every
-//! second. The client is in this program, too; it all ends by itself after some five seconds.
+//! An HTTP server on loopback: four forked workers share one limit, which holds while one of them is killed
+//! every second. The client is part of this program. It all ends by itself after some five seconds.
 
 use std::io::{BufRead, BufReader, ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,7 +16,7 @@ const WORKERS: usize = 4;
 const BUDGET: u64 = 20;
 const WINDOW: Duration = Duration::from_millis(500);
 const RUN: Duration = Duration::from_secs(5);
-/// Longer than any answer takes: a worker that was killed with a connection does not answer.
+/// Longer than any answer takes: a killed worker does not answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 fn main() -> Outcome<()> {
@@ -24,9 +24,9 @@ fn main() -> Outcome<()> {
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let limits = LimitSet::builder()
-        // By this algorithm no stretch of time as long as the window sees more than the budget.
+        // With this algorithm, no interval as long as the window has more than the budget.
         .limit(CallLimit::new(BUDGET, WINDOW).algorithm(Algorithm::SlidingWindow))
-        // One is held while a request is answered. What a killed worker held returns.
+        // A permit is held while a request is answered. The permits of a killed worker return.
         .limit(ResourceLimit::new("in_flight", WORKERS as u64))
         .open_anonymous()?;
 
@@ -34,7 +34,8 @@ fn main() -> Outcome<()> {
         .limits(&limits)
         .backoff_times(Duration::from_millis(10), Duration::from_millis(10))
         .start(|worker| serve(worker, &listener))?;
-    // A process of its own, not a thread: who has threads should not fork, and workers are replaced by forking.
+    // A separate process, not a thread: a process with threads should not fork, and workers are replaced by
+    // forking.
     let (output, input) = std::io::pipe()?;
     let mut client = Prefork::new(1).restart(Restart::Never).start(move |_| drive(address, &input))?;
 
@@ -44,7 +45,7 @@ fn main() -> Outcome<()> {
         for exit in server.step()?.0 {
             println!("{exit}");
         }
-        // Every second another one.
+        // Kill another worker every second.
         if started.elapsed().as_secs() > killed {
             let running = server.running();
             let victim = usize::try_from(killed)? % running.len().max(1);
@@ -57,27 +58,27 @@ fn main() -> Outcome<()> {
         client.step()?;
     }
 
-    // Let the workers finish, and bury them.
+    // Let the workers finish, and wait for them.
     server.stop();
     while !server.is_over() {
         server.step()?;
         std::thread::sleep(Duration::from_millis(1));
     }
-    drop(client); // and with it the last writer to the pipe
+    drop(client); // also drops the last writer to the pipe
     let restarts = server.restarts();
     println!("{killed} workers killed, {restarts} restarted");
     check(&limits, output)
 }
 
-/// One worker: answers whoever comes, as far as the limits allow.
+/// The work of a worker: answers clients as far as the limits allow.
 fn serve(worker: &Worker, listener: &TcpListener) {
     while !worker.stopping() {
         match listener.accept() {
             Ok((connection, _)) => {
-                // A client that went away is its own business.
+                // An error of one client does not matter to the server.
                 let _ = answer(worker, connection);
             }
-            // Nobody there: sleep a little, or until it is time to stop.
+            // No client is waiting: sleep a little, or until it is time to stop.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 worker.wait_for_stop(Duration::from_millis(2));
             }
@@ -94,7 +95,7 @@ fn answer(worker: &Worker, connection: TcpStream) -> std::io::Result<()> {
     while connection.read_line(&mut line)? > 2 {
         line.clear();
     }
-    // Held until the answer is out.
+    // Held until the answer has been sent.
     let held = worker.limits().try_acquire(());
     let (status, body) = match &held {
         Ok(held) => ("200 OK", format!("worker {}, call {}\n", worker.index(), held.ticket())),
@@ -105,7 +106,7 @@ fn answer(worker: &Worker, connection: TcpStream) -> std::io::Result<()> {
     connection.get_mut().write_all((head + &body).as_bytes())
 }
 
-/// The client: asks without a pause, for as long as it takes, and says what it has seen.
+/// The client: sends requests without a pause until the time is over, and reports the answers.
 fn drive(address: SocketAddr, mut output: &PipeWriter) -> std::io::Result<()> {
     let started = Instant::now();
     let (mut answered, mut refused, mut lost) = (0, 0, 0);
@@ -113,7 +114,7 @@ fn drive(address: SocketAddr, mut output: &PipeWriter) -> std::io::Result<()> {
         match ask(address) {
             Ok(200) => answered += 1,
             Ok(_) => refused += 1,
-            // By a worker that was killed in the middle of it.
+            // The worker was killed before it answered.
             Err(_) => lost += 1,
         }
     }
@@ -130,12 +131,12 @@ fn ask(address: SocketAddr) -> std::io::Result<u16> {
     status.ok_or_else(|| std::io::Error::other("no answer"))
 }
 
-/// Compares what the client has seen with what was charged, and with what may be.
+/// Compares the client's counts with the charges, and the charges with the budget.
 fn check(limits: &LimitSet, mut output: PipeReader) -> Outcome<()> {
     let mut seen = String::new();
     output.read_to_string(&mut seen)?;
     let seen: Vec<u64> = seen.split_whitespace().map(str::parse).collect::<Result<_, _>>()?;
-    let [answered, refused, lost, nanos] = seen[..] else { return Err("the client said nothing".into()) };
+    let [answered, refused, lost, nanos] = seen[..] else { return Err("the client wrote no counts".into()) };
     limits.reap()?;
     let stats = limits.stats()?;
     let charged = stats.limit("call_count").map_or(0, |limit| limit.consumed);
@@ -146,12 +147,12 @@ fn check(limits: &LimitSet, mut output: PipeReader) -> Outcome<()> {
     println!("{charged} charged in {windows} windows, at most {most} allowed; {in_flight} in flight");
 
     assert!(charged <= most, "the budget did not hold");
-    assert!(answered > BUDGET && refused > 0, "it was not put to the test");
+    assert!(answered > BUDGET && refused > 0, "too few requests to test the budget");
     assert!(
         (answered..=answered + lost).contains(&charged),
         "an answer without a charge, or a charge without one"
     );
-    assert_eq!(in_flight, 0, "what the killed had held is back");
+    assert_eq!(in_flight, 0, "the permits of killed workers were returned");
     println!("the budget held");
     Ok(())
 }

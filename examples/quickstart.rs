@@ -5,7 +5,8 @@
 use limitset::{Algorithm, CallLimit, LimitSet, RateLimit, ResourceLimit};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // A program would say "openai". Examples may run beside each other, so this one adds its process number.
+    // A program would use a name such as "openai". Examples may run at the same time, so this one adds its
+    // PID.
     let name = format!("example-quickstart-{}", std::process::id());
 
     let limits = LimitSet::builder()
@@ -15,17 +16,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .config("region", "us-east-1")
         .open(&name)?; // every process that opens this name shares it
 
-    let mut held = limits.try_acquire([("tokens", 1_500)])?; // one call and one connection come along
+    let mut held = limits.try_acquire([("tokens", 1_500)])?; // also takes one call and one connection
     println!("acquired {held:?} for {}", held.config()["region"]);
     println!("{} tokens back", held.update("tokens", 900)?);
     held.release()?; // or drop
 
-    // A refusal is an answer too: what is in the way, and until when.
+    // A denial tells which limit is exhausted, and until when.
     match limits.try_acquire([("tokens", 200_000)]) {
         Ok(_) => println!("all tokens of a minute at once"),
         Err(refusal) => println!("refused: {refusal}"),
     }
 
-    limits.remove()?; // sets stay until somebody removes them
+    limits.remove()?; // a set stays until it is removed
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Tokens are charged before the work, and corrected when it is known what the work took.
+//! Tokens are charged before the work, and corrected when the real use is known.
 //!
 //! Run with `cargo run --example refund`. The clock stands still, so that the numbers are easy to follow.
 
@@ -19,15 +19,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut held = limits.try_acquire([("tokens", 600)])?;
     show("600 acquired")?;
-    held.update("tokens", 250)?; // used less: the rest returns at once, for everybody
+    held.update("tokens", 250)?; // used less: the rest is refunded at once, for all processes
     show("update: only 250 used")?;
-    held.adjust("tokens", 50)?; // 50 more than so far
+    held.adjust("tokens", 50)?; // used 50 more than reported so far
     show("adjust: 50 more")?;
-    held.settle("tokens", 1_200)?; // the bill: more than there was
+    held.settle("tokens", 1_200)?; // the final use: more than was available
     show("settle: 1200 in the end")?;
     held.release()?;
 
-    // Debt is paid by the flow of new tokens; until then nothing is admitted.
+    // New tokens pay the debt first; until then nothing is admitted.
     match limits.try_acquire([("tokens", 1)]) {
         Ok(_) => return Err("admitted in debt".into()),
         Err(refusal) => println!("{refusal}"),
@@ -35,10 +35,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     limits.advance(Duration::from_secs(30))?;
     show("half a minute later")?;
 
-    limits.try_acquire([("tokens", 100)])?.cancel()?; // as if it had not been
+    limits.try_acquire([("tokens", 100)])?.cancel()?; // as if it had never been acquired
     show("100 acquired and cancelled")?;
 
-    // Whoever forgets to report is told, and is released all the same.
+    // A release without a report returns an error, and releases the permits nevertheless.
     match limits.try_acquire([("tokens", 100)])?.release() {
         Err(UsageError::Unreported { keys }) => println!("not reported: {}", keys.join(", ")),
         other => other?,

@@ -1,6 +1,5 @@
-//! Waiting for one's turn: in a thread, with a timeout, and as a future. Run it with
-//! `cargo run --example waiting`.
-#![expect(clippy::expect_used, reason = "an example says what it expects")]
+//! Waits for a turn: in a thread, with a timeout, and as a future. Run with `cargo run --example waiting`.
+#![expect(clippy::expect_used, reason = "an example states its expectations")]
 
 use std::time::Duration;
 
@@ -12,19 +11,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .limit(ResourceLimit::new("connections", 1))
         .open_anonymous()?;
 
-    // Five at once, then one per millisecond.
+    // Five are granted at once, then one per millisecond.
     for _ in 0..20 {
         limits.acquire(())?.release()?;
     }
 
-    // One connection: the second caller is told who has it.
+    // One connection: the error of the second caller names its holder.
     let held = limits.acquire(())?;
     match limits.acquire_timeout((), Duration::from_millis(20)) {
         Err(AcquireError::TimedOut(late)) => println!("{late}"),
         other => return Err(format!("expected a timeout, got {other:?}").into()),
     }
 
-    // First come, first served: those who wait have tickets.
+    // First come, first served: waiters have tickets.
     let waiters: Vec<_> = (1..=3)
         .map(|place| {
             let limits = limits.clone();
@@ -43,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         waiter.join().expect("no waiter panics");
     }
 
-    // The same without a thread per waiter, on any executor.
+    // A future waits without a thread, on any executor.
     pollster::block_on(async {
         let held = limits.acquire_async(()).await?;
         let dropped = limits.acquire_async(()).timeout(Duration::from_millis(5)).await;

@@ -1,5 +1,5 @@
-//! Work that survives its worker: one of three forked workers is killed with an item in its hands, and another one does
-//! it. Run it with `cargo run --example work_queue`.
+//! Work that survives its worker: one of three forked workers is killed while it works on an item, and
+//! another worker finishes the item. Run with `cargo run --example work_queue`.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ fn main() -> Outcome<()> {
         dead.forget()?;
     }
     let stats = queue.stats()?;
-    println!("{} of {} done, {} came back from the dead", stats.done, stats.pushed, stats.returned);
+    println!("{} of {} done, {} returned from dead workers", stats.done, stats.pushed, stats.returned);
     assert_eq!((stats.done, stats.dead_lettered, stats.returned), (8, 1, 1));
     Ok(())
 }
@@ -53,7 +53,7 @@ fn work(worker: &Worker, limits: &LimitSet) -> Outcome<()> {
     while let Some(mut item) = limits.queue()?.take()? {
         let held = limits.acquire(())?;
         match (item.id(), item.attempts()) {
-            (4, 1) => raise(Signal::SIGKILL)?, // the first who tries number 4
+            (4, 1) => raise(Signal::SIGKILL)?, // the first worker that takes item 4
             (7, _) => item.dead_letter(b"not an image")?,
             _ => item.done_with(
                 format!("{} pixels by worker {}", item.payload().len(), worker.index()).as_bytes(),

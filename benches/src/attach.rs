@@ -30,7 +30,7 @@ fn times() -> Group<Row> {
             let _set = &set;
             drop(LimitSet::attach(&attached).expect("attached"));
         })
-        .note("maps, checks, decodes the limits, enrols; and leaves"),
+        .note("maps, checks, decodes the limits, enrols, detaches"),
         Row::ours("attach/open", "`builder.open` of an existing set and drop", move || {
             drop(again.open(&opened).expect("opened"));
         }),
@@ -39,12 +39,12 @@ fn times() -> Group<Row> {
             set.remove().expect("removed");
         }),
         Row::rival("attach/plain", "open, map 64 KiB, read a byte, unmap", move || plain.map())
-            .note("the least that sharing memory takes"),
+            .note("the minimum for sharing memory"),
     ];
     Group::new("Attaching", "attach/plain", rows)
 }
 
-/// A file in shared memory without any meaning.
+/// A plain file in shared memory.
 struct Plain(std::path::PathBuf);
 
 impl Plain {
@@ -65,7 +65,7 @@ impl Plain {
 
 impl Drop for Plain {
     fn drop(&mut self) {
-        // Nothing depends on it.
+        // A file that stays behind does no harm.
         let _ = std::fs::remove_file(&self.0);
     }
 }

@@ -1,28 +1,29 @@
-//! How everything is measured: interleaved batches, and what is made of them.
+//! The method of measurement: interleaved batches, and statistics over them.
 //!
-//! Every row of a bench gets one batch in each round, so that whatever happens to the machine happens to all rows. The
-//! order of the rows rotates, and turns round in every other round. The result is a ratio: the median over the rounds of
-//! the ratio within each round. Absolute times are context.
+//! Every row of a bench gets one batch in each round, so that a disturbance of the machine affects all rows.
+//! The order of the rows rotates, and is reversed in every other round. The result is a ratio: the median
+//! over the rounds of the ratio within each round. Absolute times are context.
 //!
-//! Where processes share memory, each batch is bracketed by a probe of how far the processors are apart at that time;
-//! a round counts for a ratio only if both batches had the same distance, and near and far are reported apart.
+//! If processes share memory, each batch is bracketed by a probe of the distance between the processors at
+//! that time. A round counts for a ratio only if both batches had the same distance; near and far are
+//! reported separately.
 
 use std::time::{Duration, Instant};
 
 /// Processors closer than this (one way, nanoseconds) are near.
 pub const NEAR: f64 = 80.0;
 
-/// A batch of one process is timed in so many parts, and their median counts: somebody else's turn on the processor
+/// The number of timed parts of a batch of one process. Their median counts: a time slice of another process
 /// is longer than a part.
 const CHUNKS: u64 = 9;
 
-/// How much is measured.
+/// The amount of measuring.
 #[derive(Clone, Copy)]
 pub struct Plan {
     pub rounds: usize,
-    /// How long a batch of one process takes.
+    /// The duration of a batch of one process.
     pub batch: Duration,
-    /// How long a batch of many processes takes: several turns of the scheduler.
+    /// The duration of a batch of many processes: several time slices of the scheduler.
     pub crew_batch: Duration,
 }
 
@@ -33,14 +34,14 @@ impl Plan {
         Plan { rounds: 20, batch: Duration::from_millis(3), crew_batch: Duration::from_millis(20) };
 }
 
-/// Whose row it is: decides the colour of its bar.
+/// The owner of a row, which decides the colour of its bar.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Whose {
     Ours,
     Theirs,
 }
 
-/// A batch of about this length; gives nanoseconds per operation.
+/// Runs a batch of about this length. Returns nanoseconds per operation.
 pub type Measure = Box<dyn FnMut(Duration) -> Result<f64, String>>;
 
 /// One line of a table, before it is measured.
@@ -54,7 +55,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The work of one process, timed over as many repetitions as fill a batch.
+    /// Returns a row for work of one process, timed over as many repetitions as fill a batch.
     pub fn of(
         key: impl Into<String>,
         whose: Whose,
@@ -79,12 +80,12 @@ impl Row {
         Row::of(key, Whose::Theirs, name, op)
     }
 
-    /// Work that says itself how long it took.
+    /// Returns a row for work that measures its own time.
     pub fn timed(key: impl Into<String>, whose: Whose, name: impl Into<String>, measure: Measure) -> Row {
         Row { key: key.into(), whose, name: name.into(), note: String::new(), crew: true, measure }
     }
 
-    /// A row that cannot be run here, and why.
+    /// Returns a row that cannot run here, with the reason.
     pub fn not_run(key: impl Into<String>, whose: Whose, name: impl Into<String>, why: &str) -> Row {
         let why = why.to_owned();
         Row::timed(key, whose, name, Box::new(move |_| Err(why.clone())))
@@ -102,7 +103,7 @@ fn calibrated(mut op: impl FnMut() + 'static) -> Measure {
         if count == 0 {
             count = fitting(&mut op, batch);
         }
-        // The rows before this one have used the caches.
+        // The rows before this one have replaced the content of the caches.
         for _ in 0..count / 16 {
             op();
         }
@@ -114,13 +115,14 @@ fn calibrated(mut op: impl FnMut() + 'static) -> Measure {
             }
             nanos(start.elapsed()) / part as f64
         });
-        // Whoever else wants the processor makes some chunks long.
+        // Other processes that use the processor make some chunks longer.
         let chunks = Figures::of(chunks.collect());
         chunks.map(|it| it.median).ok_or_else(|| "nothing was timed".to_owned())
     })
 }
 
-/// How often `op` fits into a batch: the best of three looks, because a disturbed one would make batches too short.
+/// Returns how often `op` fits into a batch: the best of three trials, because a disturbed one would make
+/// batches too short.
 fn fitting(op: &mut impl FnMut(), batch: Duration) -> u64 {
     let mut count = 1_u64;
     loop {
@@ -148,14 +150,14 @@ pub fn nanos(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// How far the processors were apart during a batch.
+/// The distance between the processors during a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Distance {
-    /// One process: it does not matter.
+    /// One process: the distance does not matter.
     NoMatter,
     Near,
     Far,
-    /// It changed during the batch, or could not be probed: the batch counts for nothing.
+    /// The distance changed during the batch, or could not be probed: the batch does not count.
     Unknown,
 }
 
@@ -216,13 +218,13 @@ impl Figures {
 }
 
 impl Measured {
-    /// Nanoseconds per operation, over the batches at this distance.
+    /// Returns nanoseconds per operation, over the batches at this distance.
     pub fn figures(&self, distance: Distance) -> Option<Figures> {
         let fits = self.samples.iter().filter(|sample| sample.distance == distance);
         Figures::of(fits.map(|sample| sample.ns).collect())
     }
 
-    /// This row's time as a multiple of the other's, round by round.
+    /// Returns this row's time as a multiple of the other's, round by round.
     pub fn ratio(&self, other: &Measured, distance: Distance) -> Option<Figures> {
         let rounds = self.samples.iter().zip(&other.samples);
         let alike = rounds.filter(|(a, b)| a.distance == distance && b.distance == distance);
@@ -230,7 +232,7 @@ impl Measured {
     }
 }
 
-/// How far the processors are apart now: nanoseconds one way, or NaN.
+/// Returns the current distance between the processors: nanoseconds one way, or NaN.
 pub type Probe<'a> = &'a mut dyn FnMut() -> f64;
 
 /// Measures the rows in interleaved rounds; with a probe, each batch between two of its readings.
@@ -242,7 +244,7 @@ pub fn run(rows: Vec<Row>, plan: Plan, mut probe: Option<Probe<'_>>) -> Vec<Meas
         measures.push((measure, if crew { plan.crew_batch } else { plan.batch }));
         results.push(Measured { key, whose, name, note, samples: Vec::new(), not_run: None });
     }
-    // Finds out how much fits into a batch, and which rows cannot run.
+    // Determine how many operations fit into a batch, and which rows cannot run.
     for ((measure, batch), result) in measures.iter_mut().zip(&mut results) {
         if let Err(why) = measure(*batch) {
             result.not_run = Some(why);
@@ -276,7 +278,7 @@ pub fn run(rows: Vec<Row>, plan: Plan, mut probe: Option<Probe<'_>>) -> Vec<Meas
     results
 }
 
-/// The order of the rows in a round.
+/// Returns the order of the rows in a round.
 fn order(round: usize, rows: usize) -> Vec<usize> {
     let forth = round.is_multiple_of(2);
     (0..rows).map(|index| (round + if forth { index } else { rows - index }) % rows).collect()

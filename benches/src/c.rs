@@ -1,5 +1,5 @@
-//! What does the C binding add? The same work on sets of their own, from Rust and from C: a function in C that calls the
-//! installed shared library, as any C program does.
+//! What does the C binding add? Equal work on separate sets, from Rust and from C: a function in C that calls
+//! the installed shared library, as any C program does.
 
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ fn group(
     calls: &Result<Rc<Calls>, String>,
 ) -> Group<Row> {
     let temp = TempSet::new(limits(), Clock::Monotonic);
-    // As C does: attached by name.
+    // Attached by name, as in C.
     let set = temp.attach();
     let request = ours::one_of_each(&set);
     let from_rust = Row::ours(rust_key, "from Rust", move || {
@@ -94,15 +94,15 @@ impl Calls {
 
     fn load(library: &PathBuf) -> Result<Self, String> {
         let path = CString::new(library.to_string_lossy().as_bytes()).map_err(|error| error.to_string())?;
-        // SAFETY: what the library does when it is loaded is our own code's doing.
+        // SAFETY: the library runs only code of this project when it is loaded.
         let loaded = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         if loaded.is_null() {
-            return Err(format!("{} cannot be loaded", library.display()));
+            return Err(format!("cannot load {}", library.display()));
         }
         let find = |name: &CStr| {
             // SAFETY: the library is loaded, and never unloaded.
             let found = unsafe { libc::dlsym(loaded, name.as_ptr()) };
-            if found.is_null() { Err(format!("there is no {name:?} in it")) } else { Ok(found) }
+            if found.is_null() { Err(format!("the library has no symbol {name:?}")) } else { Ok(found) }
         };
         let (open, take, close) =
             (find(c"bench_open")?, find(c"bench_take_and_give")?, find(c"bench_close")?);
@@ -116,7 +116,7 @@ impl Calls {
         })
     }
 
-    /// One of everything of a set, resolved in C.
+    /// Opens a request for one of each limit of a set, resolved in C.
     fn open(self: &Rc<Self>, temp: &TempSet) -> Client {
         let texts = |text: &str| CString::new(text).expect("no zero");
         let keys: Vec<_> = temp.set.limits().iter().map(|limit| texts(limit.name())).collect();

@@ -1,4 +1,4 @@
-//! What is the price of each clock, and what does it save to look keys up beforehand?
+//! What does each clock cost, and how much does it save to resolve keys beforehand?
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -10,8 +10,7 @@ use crate::batches::{Plan, Row};
 use crate::ours::{self, TempSet};
 use crate::results::{Bench, Group};
 
-const QUESTION: &str =
-    "What is the price of each clock, and what do resolved requests save over string keys?";
+const QUESTION: &str = "What does each clock cost, and how much do resolved requests save over string keys?";
 
 pub fn run(plan: Plan) -> Bench {
     Bench::measure("clocks", QUESTION, vec![readings(), sets(), keys()], plan, None)
@@ -51,7 +50,7 @@ fn sets() -> Group<Row> {
     let rows = vec![
         row("clock/monotonic", Clock::Monotonic),
         row("clock/coarse", Clock::Coarse),
-        row("clock/manual", Clock::Manual).note("stands still: what is left without a clock"),
+        row("clock/manual", Clock::Manual).note("stands still: the cost without a clock"),
     ];
     Group::new("A set with each clock", "clock/monotonic", rows)
 }

@@ -1,7 +1,7 @@
 //! Forked processes that work at the same time, in batches, and are always reaped.
 //!
-//! They are forked once, sleep between batches, and run until told to stop: a batch is as long as asked, whatever the
-//! scheduler does with them. What a batch took is the time from the first start to the last end.
+//! They are forked once, sleep between batches, and run until they are told to stop: the length of a batch
+//! does not depend on the scheduler. The time of a batch is that from the first start to the last end.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::batches::Measure;
 use crate::sys::{self, Shared};
 
-/// How many processes a crew can have.
+/// The maximum number of processes of a crew.
 pub const MOST: usize = 8;
 
-/// Longer than any batch: only tells a hang from slowness.
+/// The timeout for a batch: long enough to tell a hang from slowness.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 #[repr(C, align(128))]
@@ -33,12 +33,12 @@ struct Control {
     batch: Apart<AtomicU32>,
     stop: Apart<AtomicU32>,
     quit: Apart<AtomicU32>,
-    /// How many have finished what they were told; the parent sleeps on it.
+    /// The number of workers that have finished the batch; the parent sleeps on it.
     done: Apart<AtomicU32>,
     lanes: [Lane; MOST],
 }
 
-/// Says when to stop.
+/// Tells a worker when to stop.
 pub struct Stop<'a>(&'a AtomicU32);
 
 impl Stop<'_> {
@@ -47,10 +47,10 @@ impl Stop<'_> {
     }
 }
 
-/// What a worker does in a batch: runs until stopped, and says how many operations that were.
+/// The work of a worker in a batch: runs until stopped, and returns the number of operations.
 pub type Job = Box<dyn FnMut(&Stop<'_>) -> u64>;
 
-/// Repeats an operation until stopped; looks every so many times.
+/// Repeats an operation until stopped; checks for the stop after every `every` operations.
 pub fn repeat(every: u64, mut op: impl FnMut() + 'static) -> Job {
     Box::new(move |stop| {
         let mut count = 0;
@@ -70,7 +70,7 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Forks a worker for each processor named (a number may come again), which prepares its job and waits.
+    /// Forks a worker for each processor in the list (which may repeat), which prepares its job and waits.
     pub fn start(cpus: &[usize], prepare: impl Fn(usize) -> Job) -> Result<Crew, String> {
         assert!(cpus.len() <= MOST, "a crew has at most {MOST} members");
         let mut crew = Crew { control: Shared::zeroed(), pids: Vec::new() };
@@ -86,7 +86,7 @@ impl Crew {
         Ok(crew)
     }
 
-    /// Lets all work for so long; gives nanoseconds per operation, over all of them.
+    /// Runs a batch of this length. Returns nanoseconds per operation, over all workers.
     pub fn batch(&self, length: Duration) -> Result<f64, String> {
         let control = &*self.control;
         control.stop.0.store(0, Relaxed);
@@ -116,7 +116,7 @@ impl Crew {
             }
             sys::futex_wait(done, now, Duration::from_millis(50));
             if self.pids.iter().any(|pid| is_dead(*pid)) {
-                return Err("a worker died; what it said is above".to_owned());
+                return Err("a worker died: see its output above".to_owned());
             }
             if start.elapsed() > PATIENCE {
                 return Err("a worker hangs".to_owned());
@@ -125,7 +125,7 @@ impl Crew {
     }
 }
 
-/// Whether a child has ended; leaves it to be reaped.
+/// Returns whether a child has ended, without reaping it.
 fn is_dead(pid: i32) -> bool {
     // SAFETY: plain data.
     let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
@@ -161,7 +161,7 @@ fn member(control: &Control, index: usize, cpu: usize, prepare: &impl Fn(usize) 
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     sys::lock_mapping(cpu);
     let worked = catch_unwind(AssertUnwindSafe(|| work(control, index, prepare)));
-    // What the parent has opened is the parent's to close.
+    // The parent closes its own descriptors and mappings.
     // SAFETY: ends the process.
     unsafe { libc::_exit(if worked.is_ok() { 0 } else { 101 }) }
 }
@@ -188,7 +188,7 @@ fn work(control: &Control, index: usize, prepare: &impl Fn(usize) -> Job) {
     }
 }
 
-/// The same in all processes.
+/// Returns the monotonic time in nanoseconds, which all processes share.
 fn monotonic() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: filled by the kernel, and outlives the call.
@@ -196,7 +196,7 @@ fn monotonic() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// A row that a crew works for; `around` is told before (true) and after (false) each batch.
+/// Returns the measurement of a crew's row; `around` is called before (true) and after (false) each batch.
 pub fn measure(crew: Result<Crew, String>, mut around: impl FnMut(bool) + 'static) -> Measure {
     Box::new(move |length| {
         let crew = crew.as_ref().map_err(Clone::clone)?;
@@ -228,7 +228,7 @@ mod tests {
     #[test]
     fn a_worker_that_fails_is_an_error_and_no_hang() {
         let cpus = sys::cpus();
-        // A panic could find a lock of another test's thread closed for ever.
+        // A panic could block on a lock that a thread of another test held at the fork.
         // SAFETY: ends the child.
         let crew = Crew::start(&cpus[..1], |_| unsafe { libc::_exit(3) });
         assert!(crew.err().unwrap().contains("died"));

@@ -1,6 +1,6 @@
-//! What an operation cannot cost less than, as long as it reads a clock and takes a lock: the clock, and a
-//! compare-and-exchange to take a word that nobody else wants and one to give it back, with nothing in between. The
-//! difference to our rows is what deciding, journalling, counting and handing out take.
+//! The lower bound of an operation that reads a clock and takes a lock: the clock, a compare-and-exchange to
+//! acquire an uncontended word, and one to release it, with nothing in between. The difference to our rows is
+//! the cost of deciding, journalling, counting and creating acquisitions.
 
 use std::hint::black_box;
 use std::sync::atomic::AtomicU32;
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use crate::batches::Row;
 
-/// A clock, or none, and so many empty locks.
+/// Returns a row with a clock, or none, and this many empty locks.
 pub fn row(key: &'static str, clock: Option<(&str, libc::clockid_t)>, locks: u32) -> Row {
     let lock = AtomicU32::new(0);
     let many = if locks == 1 { "an empty lock".to_owned() } else { format!("{locks} empty locks") };
@@ -24,8 +24,8 @@ pub fn row(key: &'static str, clock: Option<(&str, libc::clockid_t)>, locks: u32
         for _ in 0..locks {
             let taken = black_box(&lock).compare_exchange(0, 1, AcqRel, Relaxed).is_ok();
             let freed = black_box(&lock).compare_exchange(1, 0, Release, Relaxed).is_ok();
-            assert!(taken & freed, "nobody else is there");
+            assert!(taken & freed, "the lock is uncontended");
         }
     };
-    Row::rival(key, name, op).note("the floor of whatever reads a clock and takes a lock")
+    Row::rival(key, name, op).note("the lower bound of any operation that reads a clock and takes a lock")
 }

@@ -1,5 +1,5 @@
-//! How does the cost of a request grow: with limits that are not asked for, with limits that are, with participants,
-//! with waiters who want something else? All but the second should be flat.
+//! How does the cost of a request grow: with limits that it does not name, with limits that it names, with
+//! participants, with waiters for other limits? All but the second should be flat.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use crate::batches::{Plan, Row};
 use crate::ours::{self, TempSet};
 use crate::results::{Bench, Group};
 
-const QUESTION: &str = "How does the cost of acquire + release grow with limits, participants and waiters that do not matter to it?";
+const QUESTION: &str = "How does the cost of acquire + release grow with limits, participants and waiters that do not concern it?";
 
 /// The sizes of each curve, smallest first.
 pub const IDLE_LIMITS: [usize; 4] = [0, 3, 15, 63];
@@ -24,18 +24,18 @@ pub fn run(plan: Plan) -> Bench {
     let groups = vec![
         curve(
             "idle-limits",
-            "Limits in the set that are not asked for (1 rate asked for)",
+            "Limits in the set that are not requested (1 rate requested)",
             &IDLE_LIMITS,
             idle_limits,
         ),
-        curve("limits", "Limits asked for", &LIMITS, limits),
+        curve("limits", "Limits requested", &LIMITS, limits),
         curve("participants", "Participants enrolled", &PARTICIPANTS, participants),
         curve("waiters", "Waiters for another limit of the set", &WAITERS, waiters),
     ];
     Bench::measure("growth", QUESTION, groups, plan, None)
 }
 
-/// The key of a point of a curve.
+/// Returns the key of a point of a curve.
 pub fn key(curve: &str, size: usize) -> String {
     format!("growth/{curve}/{size}")
 }
@@ -60,7 +60,7 @@ fn limits(count: usize) -> Box<dyn FnMut()> {
 
 fn participants(count: usize) -> Box<dyn FnMut()> {
     let temp = TempSet::with(ours::usual(), Clock::Monotonic, Segment::options().slots(1024));
-    // Each opening takes part on its own.
+    // Each attached set is a separate participant.
     let others: Vec<LimitSet> = (1..count).map(|_| temp.attach()).collect();
     let request = ours::one_of_each(&temp.set);
     Box::new(move || {
@@ -82,7 +82,7 @@ fn waiters(count: usize) -> Box<dyn FnMut()> {
     })
 }
 
-/// Joins the queue, and stays there.
+/// Joins the wait queue, and stays there.
 fn wait(set: &LimitSet, request: &limitset::ResolvedRequest) -> Pin<Box<AcquireFuture>> {
     let mut future = Box::pin(set.acquire_async(request));
     let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));

@@ -1,9 +1,9 @@
-//! How long after a release does a blocked waiter run? Two processes hand permits to each other, beside the least that
-//! Linux can do: a bare futex ping-pong.
+//! How long after a release does a blocked waiter run? Two processes hand permits to each other, beside the
+//! minimum on Linux: a bare futex ping-pong.
 //!
-//! Each does nothing but wait for its turn and end it. Nanoseconds are per hand-over. On one processor that is a switch
-//! of processes; on two, an idle processor is woken, which a virtual machine makes slow and irregular. Claims use the
-//! first.
+//! Each process only waits for its turn and ends it. Nanoseconds are per hand-over. On one processor that is
+//! a switch of processes; on two, an idle processor is woken, which a virtual machine makes slow and
+//! irregular. Claims use the first.
 
 use std::rc::Rc;
 use std::sync::atomic::AtomicU32;
@@ -21,7 +21,7 @@ use crate::sys::{self, Shared};
 
 const QUESTION: &str = "How long after a release does a blocked waiter run, against a bare futex ping-pong?";
 
-/// Nobody waits that long, unless something is broken.
+/// The timeout of a wait, reached only if something is broken.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 const PERMITS: [&str; 3] = ["a", "b", "c"];
@@ -90,7 +90,7 @@ fn group(kind: &str, title: &str, cpus: [usize; 2]) -> Group<Row> {
     Group::new(title, key("futex"), rows)
 }
 
-/// The word says whose turn it is.
+/// Alternates by a futex word that holds the index of the process whose turn it is.
 fn by_futex(word: Rc<Shared<AtomicU32>>, index: usize) -> Job {
     let (me, other) = (index as u32, 1 - index as u32);
     Box::new(move |stop| {
@@ -99,7 +99,8 @@ fn by_futex(word: Rc<Shared<AtomicU32>>, index: usize) -> Job {
             while word.load(Acquire) != me {
                 sys::futex_wait(&word, other, PATIENCE);
             }
-            // Asked while it is one's turn, and the turn is passed on all the same: so the other ends, too.
+            // Read during the own turn, and the turn is passed on in any case, so that the other process
+            // ends, too.
             let over = stop.is_set();
             turns += 1;
             word.store(other, Release);
@@ -111,8 +112,9 @@ fn by_futex(word: Rc<Shared<AtomicU32>>, index: usize) -> Job {
     })
 }
 
-/// Three permits go round, because whoever is woken may run before whoever woke it: each has to wait for a permit that
-/// the other holds for sure. Whose turn it is holds two, gives back the older, and waits for the other's one.
+/// Alternates by three permits, because a woken process may run before the process that woke it: each has to
+/// wait for a permit that the other certainly holds. The process whose turn it is holds two, releases the
+/// older, and waits for the permit of the other process.
 fn by_permits(temp: &TempSet, ready: Rc<Shared<AtomicU32>>, index: usize) -> Job {
     let set = temp.attach();
     let requests = PERMITS.map(|wanted| {
@@ -138,7 +140,7 @@ fn by_permits(temp: &TempSet, ready: Rc<Shared<AtomicU32>>, index: usize) -> Job
             held[0] = Some(acquire(0));
             (turn, turns) = (1, 1);
         }
-        // Dropping what is held lets the other go on, and see that it is over.
+        // Dropping the permits lets the other process continue, and see the stop.
         while !stop.is_set() {
             let older: Option<Acquisition> = held[turn % 3].take();
             older.expect("held since the last turn").release().expect("released");
@@ -149,7 +151,7 @@ fn by_permits(temp: &TempSet, ready: Rc<Shared<AtomicU32>>, index: usize) -> Job
     })
 }
 
-/// A semaphore for each: wait for one's own, post the other's.
+/// Alternates by one semaphore for each process: waits for its own, posts the other's.
 fn by_pair(index: usize, wait: impl Fn(usize) -> bool + 'static, post: impl Fn(usize) + 'static) -> Job {
     Box::new(move |stop| {
         let mut turns = 0;

@@ -1,13 +1,14 @@
-//! The machine, the versions and the date: what absolute times depend on, and whether anybody disturbed the run.
+//! The machine, the versions and the date, on which absolute times depend; and whether other processes
+//! disturbed the run.
 
 use std::fs;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What others may use of the processors, in percent, before a run should be repeated.
+/// The share of the processors that other processes may use, in percent, before a run should be repeated.
 const QUIET: f64 = 10.0;
 
-/// What the run began with.
+/// The state of the machine at the beginning of the run.
 pub struct Machine {
     quick: bool,
     start: Instant,
@@ -36,7 +37,7 @@ impl Machine {
         self.redis = version;
     }
 
-    /// To be called when all children are reaped: what they used is known only then.
+    /// Ends the run. Call it after all children are reaped: their CPU time is known only then.
     pub fn run_ends(&mut self) {
         let others = match (self.busy, ticks()) {
             (Some(before), Some(after)) if after.all > before.all => {
@@ -44,12 +45,13 @@ impl Machine {
                 let ours = used_by_us() as f64;
                 let others = ((after.busy - before.busy) as f64 - ours).max(0.0) / all * 100.0;
                 let stolen = (after.stolen - before.stolen) as f64 / all * 100.0;
-                let told =
-                    format!("others used {others:.0} % of the CPUs, the hypervisor took {stolen:.0} %");
+                let told = format!(
+                    "other processes used {others:.0} % of the CPUs, the hypervisor took {stolen:.0} %"
+                );
                 let quiet = others + stolen <= QUIET;
-                if quiet { told } else { told + ": **not a quiet machine, to be repeated**" }
+                if quiet { told } else { told + ": **not a quiet machine, repeat the run**" }
             }
-            _ => "what others used is unknown".to_owned(),
+            _ => "the CPU use of other processes is unknown".to_owned(),
         };
         self.end = Some((self.start.elapsed().as_secs_f64(), others));
     }
@@ -109,7 +111,7 @@ fn commit() -> String {
     if changes.is_empty() || changes == "unknown" { hash } else { format!("{hash} with changes") }
 }
 
-/// The version that the lock file names.
+/// Returns the version in the lock file.
 fn version_of(name: &str) -> String {
     let lock = include_str!("../Cargo.lock");
     let entry = lock.split("[[package]]").find(|entry| entry.contains(&format!("name = \"{name}\"\n")));
@@ -123,7 +125,7 @@ fn date() -> String {
     format!("{year}-{month:02}-{day:02}")
 }
 
-/// Year, month and day of a day since 1970: eras of 400 years that begin in March.
+/// Returns year, month and day of a day since 1970: eras of 400 years that begin in March.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
@@ -143,7 +145,7 @@ fn ticks() -> Option<Ticks> {
     Some(Ticks { busy: fields[0] + fields[1] + fields[2] + fields[5] + fields[6], stolen: fields[7], all })
 }
 
-/// Ticks of this process and of all children that were reaped.
+/// Returns the ticks of this process and of all reaped children.
 fn used_by_us() -> u64 {
     // SAFETY: plain data.
     let mut times: libc::tms = unsafe { std::mem::zeroed() };

@@ -1,5 +1,5 @@
-//! The benches of limitset, run by `cargo xtask bench`: each answers a written question, beside rivals that do the same
-//! work. Writes RESULTS.md and results.svg.
+//! The benches of limitset, run by `cargo xtask bench`: each answers a written question, beside rivals that
+//! do equal work. Writes RESULTS.md and results.svg.
 
 mod attach;
 mod batches;
@@ -39,12 +39,12 @@ usage: cargo xtask bench [--quick] [--only NAME]... [--out DIR]
   --quick      about a minute: shorter batches, more noise
   --only NAME  only this bench: uncontended, clocks, processes, handover, attach, c, python or growth;
                prints the page instead of writing it, unless --out is given
-  --out DIR    where RESULTS.md and results.svg go; benches/ unless given
+  --out DIR    the folder for RESULTS.md and results.svg; benches/ by default
 ";
 
 type RunBench = fn(Plan, &Result<Rc<Server>, String>) -> Bench;
 
-/// The one with threads comes last: the others fork.
+/// The bench with threads comes last, because the others fork.
 const BENCHES: &[(&str, RunBench)] = &[
     ("uncontended", uncontended::run),
     ("clocks", |plan, _| clocks::run(plan)),
@@ -74,7 +74,7 @@ fn options(args: impl Iterator<Item = String>) -> Result<Options, String> {
             "--only" => {
                 let name = value()?;
                 if !BENCHES.iter().any(|(known, _)| *known == name) {
-                    return Err(format!("there is no bench {name:?}"));
+                    return Err(format!("unknown bench {name:?}"));
                 }
                 options.only.push(name);
             }

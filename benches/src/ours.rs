@@ -1,4 +1,4 @@
-//! The sets that the benches work on: named segments, as processes share them, removed at the end.
+//! The sets of the benches: named segments, as processes share them, removed at the end.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use crate::sys::unique;
 /// More than any loop can use.
 const PLENTY: u64 = 1_000_000_000_000;
 
-/// A set in a named segment, for as long as this is there.
+/// A set in a named segment, removed on drop.
 pub struct TempSet {
     pub set: LimitSet,
     pub name: String,
@@ -30,7 +30,7 @@ impl TempSet {
         Rc::new(TempSet { set, name, creator: std::process::id() })
     }
 
-    /// For another process, which takes part on its own.
+    /// Attaches to the set as another participant.
     pub fn attach(&self) -> LimitSet {
         LimitSet::attach(&self.name).expect("the set")
     }
@@ -39,13 +39,13 @@ impl TempSet {
 impl Drop for TempSet {
     fn drop(&mut self) {
         if std::process::id() == self.creator {
-            // Somebody may have removed it by hand.
+            // The set may have been removed by hand.
             let _ = self.set.remove();
         }
     }
 }
 
-/// One rate that is never used up, counted as `governor` counts.
+/// Returns a rate that is never exhausted, counted as in `governor`.
 pub fn call() -> Limit {
     CallLimit::per_second(PLENTY).algorithm(Algorithm::Gcra).into()
 }
@@ -58,23 +58,23 @@ pub fn permit(key: &str, count: u64) -> Limit {
     ResourceLimit::new(key, count).into()
 }
 
-/// Calls, tokens, and connections: the set of the front page.
+/// Returns calls, tokens and connections: the set of the front page.
 pub fn usual() -> Vec<Limit> {
     vec![call(), rate("tokens"), permit("connections", 64)]
 }
 
-/// What is asked of [`usual`], resolved.
+/// Returns the request to [`usual`], resolved.
 pub fn usual_request(set: &LimitSet) -> ResolvedRequest {
     set.request().amount("tokens", 1).build().expect("a request")
 }
 
-/// One of everything, resolved.
+/// Returns a request for one of each limit, resolved.
 pub fn one_of_each(set: &LimitSet) -> ResolvedRequest {
     let keys = set.limits().iter().map(|limit| limit.name().to_owned());
     keys.fold(set.request(), |request, key| request.amount(key, 1)).build().expect("a request")
 }
 
-/// One of the first limit, nothing of the others.
+/// Returns a request for one of the first limit and nothing of the others.
 pub fn only_the_first(set: &LimitSet) -> ResolvedRequest {
     let keys = set.limits().iter().map(|limit| limit.name().to_owned()).enumerate();
     let request =
@@ -87,12 +87,13 @@ pub fn take_and_give(set: &LimitSet, request: &ResolvedRequest) {
     set.try_acquire_ref(request).expect("granted").release().expect("released");
 }
 
-/// The same with an acquisition that could outlive the caller's set, for which users of the set are counted.
+/// Acquires and releases with an acquisition that could outlive the caller's set, for which users of the set
+/// are counted.
 pub fn take_and_give_owned(set: &LimitSet, request: &ResolvedRequest) {
     set.try_acquire(request).expect("granted").release().expect("released");
 }
 
-/// Is refused.
+/// Checks that a request is denied.
 pub fn denied(set: &LimitSet, request: &ResolvedRequest) {
     assert!(matches!(set.try_acquire(request), Err(limitset::AcquireError::Denied(_))), "not denied");
 }

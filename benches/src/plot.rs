@@ -1,4 +1,4 @@
-//! Draws results.svg: a bar for each row, nanoseconds on a logarithmic axis, made from the numbers of the run.
+//! Draws results.svg from the numbers of the run: a bar for each row, nanoseconds on a logarithmic axis.
 
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ fn blocks(results: &Results) -> Vec<Block> {
     blocks
 }
 
-/// Where there are near and far rounds, the bar is of those that were more.
+/// Returns the bar of a row. If there are near and far rounds, it shows the more frequent distance.
 fn bar(bench: &Bench, row: &crate::batches::Measured) -> Option<(String, Whose, Figures)> {
     let figures = bench.distances().iter().filter_map(|distance| row.figures(*distance));
     let figures = figures.max_by_key(|figures| figures.count)?;

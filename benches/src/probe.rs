@@ -1,7 +1,7 @@
-//! How far are the two processors apart at this moment? A cache line is sent back and forth between them.
+//! How far apart are the two processors now? A cache line is sent back and forth between them.
 //!
-//! Virtual processors move: the same two were seen 31 and 200 ns apart within minutes. What several processes do on
-//! shared memory costs accordingly, so each batch of theirs is bracketed by this probe.
+//! Virtual processors move: two of them were measured 31 and 200 ns apart within minutes. The cost of work on
+//! shared memory changes accordingly, so each batch of several processes is bracketed by this probe.
 
 use std::hint::spin_loop;
 use std::sync::atomic::AtomicU32;
@@ -19,14 +19,14 @@ struct Apart(AtomicU32);
 
 #[repr(C)]
 struct Lines {
-    /// Counts probes; the partner sleeps on it. `u32::MAX`: it may go.
+    /// Counts probes; the partner sleeps on it. `u32::MAX` tells the partner to exit.
     go: Apart,
     ready: Apart,
     ping: Apart,
     pong: Apart,
 }
 
-/// The probe: a partner in a process of its own, asleep between probes.
+/// The probe: a partner process, asleep between probes.
 pub struct Probe {
     lines: Shared<Lines>,
     here: usize,
@@ -36,7 +36,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// None if there is only one processor.
+    /// Starts the partner. Returns None if there is only one processor.
     pub fn new() -> Option<Probe> {
         let &[here, there, ..] = sys::cpus().as_slice() else { return None };
         let lines: Shared<Lines> = Shared::zeroed();
@@ -55,7 +55,7 @@ impl Probe {
         }
     }
 
-    /// Nanoseconds one way; NaN if the partner did not get to run in time.
+    /// Returns nanoseconds one way; NaN if the partner did not run in time.
     pub fn read(&mut self) -> f64 {
         let free = sys::affinity(0);
         sys::lock_mapping(self.here);
@@ -83,7 +83,7 @@ impl Probe {
             }
             chunks.push(nanos(start.elapsed()) / f64::from(2 * TRIPS));
         }
-        // Whoever else wants the processors makes some chunks long, never short.
+        // Other processes that use the processors make some chunks longer, never shorter.
         Figures::of(chunks).map(|it| it.low)
     }
 }
@@ -116,7 +116,7 @@ fn serve(lines: &Lines) {
     }
 }
 
-/// Spins until the word has the value; none after a tenth of a second.
+/// Spins until the word has the value. Returns None after a tenth of a second.
 fn wait_for(word: &AtomicU32, value: u32) -> Option<()> {
     let mut spins = 0_u32;
     let mut since = None;

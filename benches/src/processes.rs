@@ -1,9 +1,9 @@
-//! What do 2, 4 and 8 processes get done, on one set and on a set each, at full speed and with time to think between
-//! their requests? Beside it, what others get done with 8.
+//! How much throughput do 2, 4 and 8 processes reach, on one set and on a set each, at full speed and with
+//! think time between their requests? Beside it, the throughput of rivals with 8.
 //!
-//! Nanoseconds per operation are those of all processes together: elapsed time by all that they did. Each process is
-//! pinned, in turn to one processor and the other. Each batch is bracketed by a probe of how far the processors are
-//! apart.
+//! Nanoseconds per operation are the elapsed time divided by the operations of all processes. The processes
+//! are pinned to one processor and the other in turn. Each batch is bracketed by a probe of the distance
+//! between the processors.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -19,10 +19,9 @@ use crate::results::{Bench, Group};
 use crate::rivals::{flock::Flock, posix::Posix, raw::Raw, robust::Robust, sysv::Sysv};
 use crate::sys::{self, Think};
 
-const QUESTION: &str =
-    "What do several processes get done together, on one set and on a set each, with and without think time?";
+const QUESTION: &str = "How much throughput do several processes reach, on one set and on a set each, with and without think time?";
 
-/// Between two requests, where they think.
+/// The think time between two requests.
 const THINK: Duration = Duration::from_micros(2);
 
 pub fn run(plan: Plan, redis: &Result<Rc<Server>, String>) -> Bench {
@@ -37,14 +36,14 @@ pub fn run(plan: Plan, redis: &Result<Rc<Server>, String>) -> Bench {
     let mut probe = Probe::new();
     let mut read = probe.as_mut().map(|probe| || probe.read());
     let probing = read.as_mut().map(|read| read as &mut dyn FnMut() -> f64);
-    // Without a second processor there is no distance, and nothing that could be far.
+    // Without a second processor there is no distance, and no round is far.
     let mut alone = || 0.0;
     let mut bench = Bench::measure("processes", QUESTION, groups, plan, Some(probing.unwrap_or(&mut alone)));
     let readings = probe.map(|probe| probe.readings.clone()).unwrap_or_default();
     bench.remarks.push(match Figures::of(readings.clone()) {
         Some(it) => format!(
             "{} probes between two processors: {:.0} ns one way ({:.0} to {:.0}); below {} ns is near. \
-             {} probes came to nothing.",
+             {} probes failed.",
             readings.len(),
             it.median,
             it.low,
@@ -52,13 +51,13 @@ pub fn run(plan: Plan, redis: &Result<Rc<Server>, String>) -> Bench {
             crate::batches::NEAR,
             readings.len() - it.count
         ),
-        None => "There is only one processor here, or its neighbour never answered: nothing is near or far."
+        None => "There is only one processor, or the second one never answered: no round is near or far."
             .to_owned(),
     });
     bench
 }
 
-/// A processor for each of so many processes, in turn.
+/// Returns a processor for each process, in turn.
 fn places(count: usize) -> Vec<usize> {
     sys::cpus().into_iter().take(2).cycle().take(count).collect()
 }
@@ -135,7 +134,7 @@ fn rivals(redis: &Result<Rc<Server>, String>) -> Group<Row> {
     });
     rows.extend(redis_rows(redis));
     Group::new(
-        "8 processes, the same work by others (three permits; Redis: three token buckets)",
+        "8 processes, equal work by rivals (three permits; Redis: three token buckets)",
         "rivals/8",
         rows,
     )
@@ -144,12 +143,12 @@ fn rivals(redis: &Result<Rc<Server>, String>) -> Group<Row> {
 fn eight<T: 'static>(key: &str, name: &str, rival: T, job: fn(&Rc<T>, usize) -> Job) -> Row {
     let rival = Rc::new(rival);
     let crew = Crew::start(&places(8), |index| job(&rival, index));
-    // Kept here as long as the crew uses it.
+    // The closure keeps the rival alive as long as the crew uses it.
     Row::timed(key, Whose::Theirs, name, crew::measure(crew, move |_| _ = &rival))
         .note("permits only, no rates")
 }
 
-/// Spread over both processors; and all on one, with the server.
+/// Returns two rows: clients spread over both processors, and all clients on one processor with the server.
 fn redis_rows(redis: &Result<Rc<Server>, String>) -> Vec<Row> {
     let cpu = sys::cpus()[0];
     let name = "Redis, Unix socket, 3 token buckets";

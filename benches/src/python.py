@@ -1,5 +1,5 @@
-"""The rows of the bench `python`: told by a line which one to run for how many nanoseconds, answers how many one
-operation took. What cannot be run says why."""
+"""The rows of the bench `python`. Each input line names a row and the nanoseconds to run it; the answer is the
+nanoseconds of one operation, or the reason why the row cannot be run."""
 
 import sys
 import time
@@ -50,7 +50,7 @@ def pyrate():
 
     def run(count):
         for _ in range(count):
-            # It refuses now and then while its other thread is at work.
+            # It denies now and then while its other thread is at work.
             while not limiter.try_acquire("bench", blocking=False):
                 pass
 
@@ -106,7 +106,7 @@ def main():
                     made[name], end = globals()[name]()
                     ends.append(end)
                 print("ok", measure(made[name], int(batch), counts, name), flush=True)
-            except Exception as error:  # whatever it is, it is the row's result
+            except Exception as error:  # any error is the row's result
                 print("no", type(error).__name__, str(error).replace("\n", " ")[:200], flush=True)
     finally:
         for end in ends:

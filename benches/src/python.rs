@@ -1,8 +1,9 @@
 //! What does acquire + release of 3 limits cost in Python, as a `with` block, against a lock of `multiprocessing` and
 //! against limiters that share a budget among processes?
 //!
-//! One Python process in a virtual environment of its own, under `target/`, runs the batches of all rows: it is told which
-//! row to run for how long, and answers what one operation took. Where the environment cannot be made, the rows say why.
+//! One Python process in its own virtual environment, under `target/`, runs the batches of all rows: it
+//! receives the row and the time to run, and answers with the time of one operation. If the environment
+//! cannot be created, the rows say why.
 
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
@@ -27,7 +28,7 @@ pub fn run(plan: Plan) -> Bench {
             Err(why) => Err(why.clone()),
         };
         let mut row = Row::timed(format!("python/{key}"), whose, name, Box::new(measure)).note(note);
-        // It is one process.
+        // The row runs in one process.
         row.crew = false;
         row
     };
@@ -35,7 +36,7 @@ pub fn run(plan: Plan) -> Bench {
         row("lock", Whose::Theirs, "`multiprocessing.Lock`", "a lock, stuck when its holder dies"),
         row("ours", Whose::Ours, "limitset, `with limits.acquire({\"tokens\": 1})`", ""),
         row("pyrate", Whose::Theirs, "PyrateLimiter, multiprocess bucket", "one rate; nothing to release"),
-        row("concurry", Whose::Theirs, "concurry, process mode", "the same three limits"),
+        row("concurry", Whose::Theirs, "concurry, process mode", "equal limits"),
     ];
     let group = Group::new("3 limits (call, tokens, connection) in Python", "python/lock", rows);
     Bench::measure("python", QUESTION, vec![group], plan, None)
@@ -49,7 +50,7 @@ struct Python {
 }
 
 impl Python {
-    /// Starts it; the error says why not.
+    /// Starts the process. The error is the reason of a failure.
     fn start() -> Result<Python, String> {
         let environment = environment()?;
         let mut command = Command::new(environment.join("bin/python"));
@@ -59,29 +60,29 @@ impl Python {
         Ok(Python { child, input, output: BufReader::new(output) })
     }
 
-    /// A batch of a row; gives nanoseconds per operation.
+    /// Runs a batch of a row. Returns nanoseconds per operation.
     fn ask(&mut self, row: &str, batch: Duration) -> Result<f64, String> {
         let input = self.input.as_mut().ok_or("Python has ended")?;
         writeln!(input, "{row} {}", batch.as_nanos()).map_err(|error| error.to_string())?;
         let mut line = String::new();
         self.output.read_line(&mut line).map_err(|error| error.to_string())?;
         match line.trim_end().split_once(' ') {
-            Some(("ok", ns)) => ns.parse().map_err(|_| format!("Python said {line:?}")),
+            Some(("ok", ns)) => ns.parse().map_err(|_| format!("unexpected answer of Python: {line:?}")),
             Some(("no", why)) => Err(why.to_owned()),
-            _ => Err(format!("Python said {line:?}")),
+            _ => Err(format!("unexpected answer of Python: {line:?}")),
         }
     }
 }
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // At the end of its input it removes its set and ends.
+        // At the end of its input the process removes its set and ends.
         drop(self.input.take());
         let _ = self.child.wait();
     }
 }
 
-/// The virtual environment, with ours as it is now and the rivals by name.
+/// Creates the virtual environment, with the current limitset and the rivals.
 fn environment() -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("no root")?;
     let target = root.join("target/python");
@@ -94,7 +95,7 @@ fn environment() -> Result<PathBuf, String> {
     let mut ours = Command::new(&python);
     ours.args(pip).args(["--no-deps", "--force-reinstall"]).arg(root.join("ffi/python"));
     ran(ours.env("CARGO_TARGET_DIR", &target))?;
-    // Without them, only their own rows are not run.
+    // Without the rivals, only their rows are not run.
     if let Err(why) = ran(Command::new(&python).args(pip).args(RIVALS)) {
         eprintln!("the rivals in Python are not run: {why}");
     }

@@ -1,8 +1,8 @@
-//! Redis over a Unix socket: one script that does token buckets, all or none. What one would use without us, and the
-//! only rival besides us that shares rates between processes.
+//! Redis over a Unix socket: one script with token buckets, all or none. It is the usual alternative to
+//! limitset, and the only rival that shares rates between processes.
 //!
-//! The server is started here, without a TCP port, in a folder of its own, and ended with the bench. The client sends
-//! bytes that were made beforehand and reads the answer: less than any client library does.
+//! The server is started here, without a TCP port, in its own folder, and ended with the bench. The client
+//! sends bytes that were prepared beforehand and reads the answer: less work than in any client library.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -34,7 +34,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server; the error says why not.
+    /// Starts a server. The error is the reason of a failure.
     pub fn start() -> Result<Server, String> {
         let version = Command::new("redis-server").arg("--version").output();
         let version = version.map_err(|_| "`redis-server` is not installed".to_owned())?.stdout;
@@ -46,7 +46,7 @@ impl Server {
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
         command.arg("--unixsocket").arg(&socket).arg("--dir").arg(&folder.0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        // Ends with the bench, however that ends.
+        // The server ends with the bench, however that ends.
         // SAFETY: the call is allowed between fork and exec.
         unsafe { command.pre_exec(|| Ok(_ = libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))) };
         let child = command.spawn().map_err(|error| format!("cannot start redis-server: {error}"))?;
@@ -65,7 +65,11 @@ impl Server {
             ask(&mut stream, &command_of(&["SCRIPT", "LOAD", SCRIPT])).map_err(|it| it.to_string())?;
         let lines = String::from_utf8_lossy(&answer).into_owned();
         server.script = lines.lines().nth(1).unwrap_or_default().to_owned();
-        if server.script.len() == 40 { Ok(server) } else { Err(format!("redis-server said {lines}")) }
+        if server.script.len() == 40 {
+            Ok(server)
+        } else {
+            Err(format!("unexpected answer of redis-server: {lines}"))
+        }
     }
 
     fn connect(&self) -> std::io::Result<UnixStream> {
@@ -78,12 +82,12 @@ impl Server {
         self.child.id() as i32
     }
 
-    /// A connection that asks for one of each of so many buckets that are never empty.
+    /// Returns a connection that requests one of each of this many buckets, which are never empty.
     pub fn client(&self, buckets: usize) -> Client {
         self.client_of(buckets, "1000000000000", "1000000000000")
     }
 
-    /// A connection that is always refused.
+    /// Returns a connection whose requests are always denied.
     pub fn refused_client(&self, buckets: usize) -> Client {
         self.client_of(buckets, "0", "0.5")
     }
@@ -97,7 +101,7 @@ impl Server {
         Client { stream: self.connect().expect("a connection to redis-server"), request: command_of(&words) }
     }
 
-    /// Puts the server on one processor, or lets it go again.
+    /// Pins the server to one processor, or unpins it.
     pub fn pin(&self, cpu: Option<usize>, free: &libc::cpu_set_t) {
         sys::set_affinity(self.pid(), &cpu.map_or(*free, sys::only));
     }
@@ -105,7 +109,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It has nothing to save.
+        // The server has nothing to save.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -138,7 +142,7 @@ fn ask(stream: &mut UnixStream, request: &[u8]) -> std::io::Result<Vec<u8>> {
     Ok(answer[..length].to_vec())
 }
 
-/// A command as Redis wants it.
+/// Encodes a command in the protocol of Redis.
 fn command_of(words: &[&str]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len());
     for word in words {

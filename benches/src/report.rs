@@ -14,7 +14,7 @@ machine on one day. [README.md](README.md) says how they are measured and how to
 
 ";
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(results: &Results, machine: &Machine) -> String {
     let mut text = String::from(HEAD);
     text += &machine.summary();
@@ -35,8 +35,8 @@ pub fn page(results: &Results, machine: &Machine) -> String {
 fn of_bench(bench: &Bench) -> String {
     let mut text = format!("\n## {}\n\n{}\n", bench.name, bench.question);
     if bench.contended {
-        text += "\nNear and far rounds are apart; those in which the distance changed count for nothing. Nanoseconds \
-                 are elapsed time by the operations of all processes. A ratio below 2 (and above ½) is no result.\n";
+        text += "\nNear and far rounds are separate; rounds in which the distance changed do not count. Nanoseconds \
+                 are elapsed time divided by the operations of all processes. A ratio below 2 (and above ½) is no result.\n";
     }
     for group in &bench.groups {
         let reference = bench.row(&group.reference);
@@ -95,12 +95,12 @@ fn of_row(row: &Measured, reference: Option<&Measured>, distance: Distance, cont
     format!("| {name} | {} | {spread} |{rounds} {ratio} | {} |\n", ns(figures.median), row.note)
 }
 
-/// A ratio with its spread.
+/// Formats a ratio with its spread.
 pub fn ratio_text(figures: &Figures) -> String {
     format!("{} ({} – {})", plain(figures.median), plain(figures.low), plain(figures.high))
 }
 
-/// Three digits that matter, no more.
+/// Formats a number with three significant digits.
 pub fn plain(value: f64) -> String {
     match value {
         value if value >= 100.0 => format!("{value:.0}"),
@@ -109,7 +109,7 @@ pub fn plain(value: f64) -> String {
     }
 }
 
-/// Nanoseconds, or a larger unit with its name.
+/// Formats nanoseconds, or a larger unit with its name.
 pub fn ns(value: f64) -> String {
     match value {
         value if value >= 1e7 => format!("{} ms", plain(value / 1e6)),

@@ -1,8 +1,8 @@
-//! What a bench found: groups of rows, measured together, so that any two of its rows can be compared.
+//! The results of a bench: groups of rows, measured together, so that any two of its rows can be compared.
 
 use crate::batches::{self, Distance, Figures, Measured, Plan, Probe, Row};
 
-/// Rows that do the same work, and the row that they are compared with.
+/// Rows that do equal work, and the row that they are compared with.
 pub struct Group<R> {
     pub title: String,
     pub reference: String,
@@ -15,12 +15,13 @@ impl Group<Row> {
     }
 }
 
-/// A bench, measured.
+/// A measured bench.
 pub struct Bench {
     pub name: &'static str,
     pub question: &'static str,
     pub groups: Vec<Group<Measured>>,
-    /// Several processes on shared memory: near and far apart, and ratios below 2 are no result.
+    /// Whether several processes share memory: then near and far are separate, and ratios below 2 are no
+    /// result.
     pub contended: bool,
     /// Further paragraphs and tables, as markdown.
     pub remarks: Vec<String>,
@@ -53,13 +54,13 @@ impl Bench {
         self.groups.iter().flat_map(|group| &group.rows).find(|row| row.key == key)
     }
 
-    /// The distances that the batches of this bench can have.
+    /// Returns the distances that the batches of this bench can have.
     pub fn distances(&self) -> &'static [Distance] {
         if self.contended { &[Distance::Near, Distance::Far] } else { &[Distance::NoMatter] }
     }
 }
 
-/// Everything that was measured.
+/// The results of all benches.
 #[derive(Default)]
 pub struct Results {
     pub benches: Vec<Bench>,
@@ -70,7 +71,7 @@ impl Results {
         self.benches.iter().find(|bench| bench.name == name)
     }
 
-    /// How many times as long `key` takes as `other`, within the rounds of a bench.
+    /// Returns the time of `key` as a multiple of the time of `other`, within the rounds of a bench.
     pub fn ratio(&self, bench: &str, key: &str, other: &str, distance: Distance) -> Option<Figures> {
         let bench = self.bench(bench)?;
         bench.row(key)?.ratio(bench.row(other)?, distance)

@@ -10,14 +10,14 @@ pub struct Shared<T> {
 }
 
 impl<T> Shared<T> {
-    /// `T` must be valid when all of its bytes are 0: atomics, cells of C types.
+    /// Maps zeroed memory. `T` must be valid when all of its bytes are 0: atomics, cells of C types.
     pub fn zeroed() -> Shared<T> {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let at = unsafe { libc::mmap(ptr::null_mut(), mem::size_of::<T>(), protection, flags, -1, 0) };
         assert_ne!(at, libc::MAP_FAILED, "no shared memory: {}", io::Error::last_os_error());
-        // Pages are there before they are timed.
+        // Touch the pages before they are timed.
         // SAFETY: the mapping is as long as this.
         unsafe { ptr::write_bytes(at.cast::<T>(), 0, 1) };
         Shared { at: at.cast() }
@@ -39,12 +39,12 @@ impl<T> ops::Deref for Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: mapped by `zeroed`, and nobody has a reference any more.
+        // SAFETY: mapped by `zeroed`, and no reference is left.
         unsafe { libc::munmap(self.at.cast(), mem::size_of::<T>()) };
     }
 }
 
-/// Sleeps while the word has this value, but not longer than the timeout; may wake for no reason.
+/// Sleeps while the word has this value, but not longer than the timeout; may wake spuriously.
 pub fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
     let until = libc::timespec {
         tv_sec: timeout.as_secs() as libc::time_t,
@@ -54,13 +54,13 @@ pub fn futex_wait(word: &AtomicU32, value: u32, timeout: Duration) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, &raw const until) };
 }
 
-/// Wakes at most so many sleepers.
+/// Wakes at most `most` sleepers.
 pub fn futex_wake(word: &AtomicU32, most: i32) {
     // SAFETY: the word outlives the call.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, most) };
 }
 
-/// The processors that a process (0: this thread) may run on.
+/// Returns the processors that a process (0: this thread) may run on.
 pub fn affinity(pid: i32) -> io::Result<libc::cpu_set_t> {
     // SAFETY: a set of processors is an array of bits.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -69,14 +69,14 @@ pub fn affinity(pid: i32) -> io::Result<libc::cpu_set_t> {
     if done == 0 { Ok(set) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Lets a process (0: this thread) run on these processors only.
+/// Restricts a process (0: this thread) to these processors.
 pub fn set_affinity(pid: i32, set: &libc::cpu_set_t) {
-    // A process that may not be pinned runs anywhere: slower, but right.
+    // If pinning fails, the process runs anywhere: slower, but correct.
     // SAFETY: the set is as large as said.
     unsafe { libc::sched_setaffinity(pid, mem::size_of_val(set), set) };
 }
 
-/// A set of one processor.
+/// Returns a set of one processor.
 pub fn only(cpu: usize) -> libc::cpu_set_t {
     // SAFETY: a set of processors is an array of bits.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
@@ -90,7 +90,7 @@ pub fn pin(cpu: usize) {
     set_affinity(0, &only(cpu));
 }
 
-/// The processors that this process may use, at least one.
+/// Returns the processors that this process may use, at least one.
 pub fn cpus() -> Vec<usize> {
     let Ok(set) = affinity(0) else { return vec![0] };
     let most = libc::CPU_SETSIZE as usize;
@@ -98,7 +98,7 @@ pub fn cpus() -> Vec<usize> {
     (0..most).filter(|cpu| unsafe { libc::CPU_ISSET(*cpu, &set) }).collect()
 }
 
-/// Work outside of the limiter, as long as asked, without touching memory.
+/// Work outside of the limiter, for a given time, without touching memory.
 #[derive(Clone, Copy)]
 pub struct Think {
     spins: u64,
@@ -109,7 +109,7 @@ impl Think {
         Think { spins: 0 }
     }
 
-    /// Finds out how many turns of a loop take so long.
+    /// Calibrates the number of loop iterations for this time.
     pub fn of(time: Duration) -> Think {
         let mut best = f64::INFINITY;
         for _ in 0..20 {
@@ -140,12 +140,12 @@ impl TempFolder {
 
 impl Drop for TempFolder {
     fn drop(&mut self) {
-        // Nothing depends on it.
+        // A folder that stays behind does no harm.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// A name that nobody else uses.
+/// Returns a unique name.
 pub fn unique(what: &str) -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let count = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -1,14 +1,15 @@
-//! What was promised, and whether it holds in this run. Every verdict is computed from the rows; none is written down.
+//! The targets, and whether this run meets them. Every verdict is computed from the rows; none is written by
+//! hand.
 
 use crate::batches::{Distance, Figures};
 use crate::growth;
 use crate::report::{plain, ratio_text};
 use crate::results::Results;
 
-/// A target is met if it is missed by no more than this part.
+/// The tolerance: a target counts as met if it is missed by no more than this part.
 const SLACK: f64 = 0.10;
 
-/// A distance with fewer rounds says nothing.
+/// The minimum number of rounds for a distance to count.
 const ENOUGH: usize = 5;
 
 /// A line of the table of targets.
@@ -31,7 +32,7 @@ pub fn all(results: &Results) -> Vec<Target> {
     let time = |what: &str, bench: &str, key: &str, other: &str, want: Want| {
         judged(what, want, &measured(results, bench, key, other, false))
     };
-    // How many times as much gets done.
+    // Ratios of throughput.
     let done = |what: &str, key: &str, other: &str, want: Want| {
         judged(what, want, &measured(results, "processes", key, other, true))
     };
@@ -43,7 +44,7 @@ pub fn all(results: &Results) -> Vec<Target> {
             "rate1/governor",
             AtMost(1.0),
         ),
-        time("the same with try + release", "uncontended", "rate1/ours", "rate1/governor", AtMost(1.0)),
+        time("as above, with try + release", "uncontended", "rate1/ours", "rate1/governor", AtMost(1.0)),
         time(
             "1 rate granted (`try_charge`), shared, coarse clock / governor's check, fast clock",
             "uncontended",
@@ -52,7 +53,7 @@ pub fn all(results: &Results) -> Vec<Target> {
             AtMost(1.8),
         ),
         time(
-            "the same with try + release",
+            "as above, with try + release",
             "uncontended",
             "rate1/ours-coarse",
             "rate1/governor-fast",
@@ -118,7 +119,7 @@ pub fn all(results: &Results) -> Vec<Target> {
         ),
     ];
     let curves: [(&str, &str, &[usize]); 3] = [
-        ("limits that are not asked for", "idle-limits", &growth::IDLE_LIMITS),
+        ("limits that are not requested", "idle-limits", &growth::IDLE_LIMITS),
         ("participants", "participants", &growth::PARTICIPANTS),
         ("idle waiters", "waiters", &growth::WAITERS),
     ];
@@ -131,7 +132,8 @@ pub fn all(results: &Results) -> Vec<Target> {
     targets
 }
 
-/// Against whichever of its two rows is the faster, so that nothing is claimed from the waking of idle processors.
+/// Returns the target against the faster of the two Redis rows, so that the cost of waking idle processors
+/// does not count in our favour.
 fn redis(results: &Results) -> Target {
     let against = |other| measured(results, "processes", "rivals/8", other, true);
     let (free, pinned) = (against("rivals/redis"), against("rivals/redis-pinned"));
@@ -145,7 +147,7 @@ fn redis(results: &Results) -> Target {
     )
 }
 
-/// The ratio at each distance that has enough rounds; `inverse` for throughput.
+/// Returns the ratio at each distance that has enough rounds; `inverse` for throughput.
 fn measured(
     results: &Results,
     bench: &str,
@@ -181,7 +183,7 @@ fn judged(what: &str, want: Want, found: &[(Distance, Figures)]) -> Target {
     Target { what: what.to_owned(), want, measured: parts.join("; "), verdict }
 }
 
-/// Whether it is a ratio between processes that share memory, and too small to be believed.
+/// Returns whether this is a ratio between processes that share memory, and too small to be reliable.
 fn below_two((distance, figures): &(Distance, Figures)) -> bool {
     *distance != Distance::NoMatter && figures.median > 0.5 && figures.median < 2.0
 }

@@ -1,5 +1,5 @@
-//! What does it cost one process to ask and give back, when nobody else is there: one limit, three, three with a
-//! permit; granted and denied? Beside it, what others take for the same.
+//! What does it cost one process to acquire and release without contention: one limit, three, three with a
+//! permit; granted and denied? Beside it, the cost of equal work with rivals.
 //!
 //! Our sets are in named segments that any process could open. In-process rivals are not shared at all; rivals that
 //! cannot take three together take three in a row, and their rows say so.
@@ -17,7 +17,7 @@ use crate::rivals::{flock::Flock, governor, leaky, limitador, posix::Posix, rate
 use crate::rivals::{robust::Robust, sysv::Sysv, tokio};
 use crate::sys::{self, unique};
 
-const QUESTION: &str = "What does it cost one process to ask and give back, when nobody else is there?";
+const QUESTION: &str = "What does it cost one process to acquire and release without contention?";
 
 pub fn run(plan: Plan, redis: &Result<Rc<Server>, String>) -> Bench {
     let groups = vec![one_rate(redis), one_permit(), three_rates(redis), three_with_permit(), denial(redis)];
@@ -155,7 +155,7 @@ fn denial(redis: &Result<Rc<Server>, String>) -> Group<Row> {
     Group::new("Denied", "denied/governor", rows)
 }
 
-/// A rate of which the first request takes all there is.
+/// Returns a rate that the first request exhausts.
 fn spent() -> Limit {
     limitset::CallLimit::per_day(1).algorithm(limitset::Algorithm::Gcra).into()
 }
@@ -166,13 +166,13 @@ fn take(key: &'static str, name: &str, limits: Vec<Limit>, clock: Clock) -> Row 
     Row::ours(key, name, move || ours::take_and_give(&temp.set, &request))
 }
 
-/// The same with an acquisition that could outlive the caller's set.
+/// Returns a row with an acquisition that could outlive the caller's set.
 fn take_owned(key: &'static str, limits: Vec<Limit>) -> Row {
     let temp = TempSet::new(limits, Clock::Monotonic);
     let request = ours::one_of_each(&temp.set);
     let op = move || ours::take_and_give_owned(&temp.set, &request);
     Row::ours(key, "limitset, try + release, owned", op)
-        .note("could go where its set does not: users are counted")
+        .note("may outlive the caller's set: users are counted")
 }
 
 fn charge(key: &'static str, name: &str, clock: Clock) -> Row {
@@ -182,7 +182,7 @@ fn charge(key: &'static str, name: &str, clock: Clock) -> Row {
     Row::ours(key, name, op).note("charges, holds nothing: the work of `governor`'s check")
 }
 
-/// Takes what there is, and is refused from then on.
+/// Returns a row whose first request takes everything, so that all later requests are denied.
 fn refuse(key: &'static str, name: &str, limits: Vec<Limit>) -> Row {
     let temp = TempSet::new(limits, Clock::Monotonic);
     let request = ours::one_of_each(&temp.set);
@@ -191,10 +191,10 @@ fn refuse(key: &'static str, name: &str, limits: Vec<Limit>) -> Row {
         let _held = &held;
         ours::denied(&temp.set, &request);
     })
-    .note("says what is in the way, and when to ask again")
+    .note("names the limits that deny, and when to retry")
 }
 
-/// The crate's own semaphore, without a set.
+/// Returns a row with the crate's semaphore, without a set.
 fn shared_semaphore() -> Row {
     let name = unique("semaphore");
     let segment = Segment::options().semaphore("p", 64).create(&name).expect("a segment");
@@ -206,12 +206,12 @@ fn shared_semaphore() -> Row {
     })
 }
 
-/// Removed at the end.
+/// A segment that is removed on drop.
 struct TempSegment(Segment);
 
 impl Drop for TempSegment {
     fn drop(&mut self) {
-        // Somebody may have removed it by hand.
+        // The segment may have been removed by hand.
         let _ = self.0.remove_here();
     }
 }
@@ -244,7 +244,8 @@ fn redis_rows(
     redis_rows_of(key, pinned, buckets, redis, move |server| server.client(buckets), op)
 }
 
-/// Two rows: free, and on one processor with the server, which then need not be woken from idleness.
+/// Returns two rows: unpinned, and on one processor with the server, which then need not be woken from
+/// idleness.
 fn redis_rows_of(
     key: &'static str,
     pinned_key: &'static str,

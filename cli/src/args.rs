@@ -4,11 +4,11 @@ use clap::{Parser, Subcommand};
 
 use crate::commands;
 
-/// Limits that hold across processes: make, see and use them from a shell.
+/// Limits that hold across processes: create, inspect and use them from a shell
 #[derive(Debug, Parser)]
 #[command(name = "limitset", version, max_term_width = 100, after_help = AFTER)]
 pub(crate) struct Cli {
-    /// Print JSON, whose shape docs/cli.md keeps; errors too, on stderr
+    /// Print JSON in the shape that docs/cli.md describes; errors too, on stderr
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// Accept sets that belong to another user
@@ -18,9 +18,9 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-pub(crate) const AFTER: &str = "A NAME is a set in /dev/shm; with a / in it, a file. \
-Exit codes: 0 done, 1 failed, 2 usage, 3 no such set, 4 unsound, 5 conflict, 69 unavailable, 75 denied or timed out, \
-76 never, 77 no permission.";
+pub(crate) const AFTER: &str = "NAME is a set in /dev/shm; a NAME that contains a / is a file. \
+Exit codes: 0 success, 1 failed, 2 usage, 3 no such set, 4 unsound, 5 conflict, 69 unavailable, \
+75 denied or timed out, 76 never (exceeds a limit's maximum), 77 no permission.";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

@@ -1,4 +1,4 @@
-//! What every command is given: how to print, whom to trust, and how to get at a set.
+//! Context that is passed to every command: the output format, the ownership policy, and ways to open a set.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// What a command's end is.
+/// The result of a command.
 pub(crate) type Outcome = Result<Exit, Failure>;
 
 /// How the command was called.
@@ -31,7 +31,7 @@ impl Context {
         Self { json, any_owner, colour }
     }
 
-    /// Prints a command's answer: as JSON if that was asked for, else as people like it.
+    /// Prints a command's answer: as JSON with `--json`, otherwise as text.
     pub(crate) fn print<T: Serialize + ?Sized>(
         &self,
         answer: &T,
@@ -50,22 +50,22 @@ impl Context {
         written.map_err(|error| Failure::from(error).about("could not write the answer"))
     }
 
-    /// Emphasised, where the terminal can do it.
+    /// Returns the text in bold, if stdout supports colours.
     pub(crate) fn bold(&self, text: &str) -> String {
         self.styled("1", text)
     }
 
-    /// In green: as it should be.
+    /// Returns the text in green, for good news.
     pub(crate) fn good(&self, text: &str) -> String {
         self.styled("32", text)
     }
 
-    /// In red: wrong.
+    /// Returns the text in red, for errors.
     pub(crate) fn bad(&self, text: &str) -> String {
         self.styled("31", text)
     }
 
-    /// In yellow: worth a look.
+    /// Returns the text in yellow, for warnings.
     pub(crate) fn odd(&self, text: &str) -> String {
         self.styled("33", text)
     }
@@ -74,22 +74,22 @@ impl Context {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
 
-    /// How this user wants segments to be used.
+    /// Returns the segment options that follow from the command line.
     pub(crate) fn segment_options(&self) -> SegmentOptions {
         Segment::options().any_owner(self.any_owner)
     }
 
-    /// The builder that such a set is opened with.
+    /// Returns a builder with these segment options.
     pub(crate) fn builder(&self) -> LimitSetBuilder {
         LimitSet::builder().segment(self.segment_options())
     }
 
-    /// Takes part in a set that exists.
+    /// Attaches to an existing set.
     pub(crate) fn attach(&self, name: &str) -> Result<LimitSet, Failure> {
         Ok(self.builder().attach(name)?)
     }
 
-    /// Looks at a set, whoever owns it: nothing of it is trusted.
+    /// Observes a set, also one of another user: an observer does not trust the segment's content.
     pub(crate) fn observe(&self, name: &str) -> Result<SetObserver, Failure> {
         Ok(LimitSet::builder().segment(Segment::options().any_owner(true)).observe(name)?)
     }

@@ -1,4 +1,4 @@
-//! Exit codes: what a script can rely on. `docs/cli.md` has the same table.
+//! Exit codes, on which scripts can rely. `docs/cli.md` has this table too.
 
 use std::process::ExitCode;
 
@@ -7,25 +7,25 @@ use std::process::ExitCode;
 pub(crate) enum Exit {
     /// Done.
     Done,
-    /// Something went wrong that no other code is for.
+    /// Failed for a reason that has no code of its own.
     Failed,
-    /// The command line or a file makes no sense.
+    /// The command line or a file is invalid.
     Usage,
-    /// There is no such set.
+    /// The set does not exist.
     NoSet,
-    /// `check` or `doctor` found something wrong; the segment is damaged or no segment.
+    /// `check` or `doctor` found a defect; or the segment is damaged, or the file is not a segment.
     Unsound,
-    /// The set exists already, is in use, or differs from what was asked for.
+    /// The set exists already, is in use, or differs from the request.
     Conflict,
-    /// The set could not be asked: a process that is stopped holds its lock.
+    /// The set is unavailable: a stopped process holds its lock.
     Unavailable,
-    /// Refused by a limit, or nothing granted in time: later it may work.
+    /// Denied by a limit, or not granted in time. A retry can succeed.
     Later,
-    /// More than a limit ever gives: waiting is of no use.
+    /// The request exceeds the limit's maximum. A retry cannot succeed.
     Never,
-    /// This user may not.
+    /// This user has no permission.
     NoPermission,
-    /// What the command that was run ended with.
+    /// The exit code of the command that `run` started.
     Of(u8),
 }
 

@@ -1,5 +1,5 @@
-//! What went wrong: the library's words, an exit code, and a stable word for programs. Where the library tells a program
-//! what to do, people are told which command does it.
+//! Failures of a command: a message, an exit code, and a stable code for programs. Where the library's
+//! message advises a program, the message here names the command to use instead.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -14,15 +14,15 @@ use crate::exit::Exit;
 use crate::grammar::BadText;
 use crate::text;
 
-/// A command that did not do what was asked.
+/// A failed command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    /// Stable, for programs.
+    /// A stable code, for programs.
     pub(crate) code: &'static str,
-    /// What was found, what was expected, what to do.
+    /// The message: the failure, the finding, the advice.
     pub(crate) message: String,
-    /// Where in a text: the text with a mark below it.
+    /// An excerpt of the faulty text, with a mark below the fault.
     pub(crate) excerpt: Option<String>,
 }
 
@@ -31,25 +31,25 @@ impl Failure {
         Self { exit, code, message: message.to_string(), excerpt: None }
     }
 
-    /// A command line that makes no sense.
+    /// Returns a failure for an invalid command line.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self::new(Exit::Usage, "usage", message)
     }
 
     fn removed(what: impl Display) -> Self {
         let message =
-            format!("{what} was removed: create it again with `limitset create`, if it is still needed");
+            format!("{what} was removed: create it again with `limitset create` if it is still needed");
         Self::new(Exit::NoSet, "removed", message)
     }
 
-    /// Adds what it is about in front.
+    /// Prefixes the message with its subject.
     pub(crate) fn about(mut self, what: impl Display) -> Self {
         self.message = format!("{what}: {}", self.message);
         self
     }
 
     pub(crate) fn print(&self, context: &Context, out: &mut dyn Write) -> io::Result<()> {
-        // Nobody reads what a closed pipe was sent, and nobody is to blame.
+        // The reader closed the pipe and wants no more output: this is not an error.
         if self.code == "broken_pipe" {
             return Ok(());
         }
@@ -71,7 +71,7 @@ impl From<AttachError> for Failure {
             AttachError::Name(_) => (Exit::Usage, "bad_name"),
             AttachError::NotFound { path } => {
                 let message = format!(
-                    "there is no set {}: create it first with `limitset create`, or see `limitset list`",
+                    "there is no set {}: create it first with `limitset create`, or choose one of `limitset list`",
                     path.display()
                 );
                 return Self::new(Exit::NoSet, "no_such_set", message);
@@ -80,8 +80,8 @@ impl From<AttachError> for Failure {
             AttachError::Permission { .. } => (Exit::NoPermission, "no_permission"),
             AttachError::Owner { path, found, expected } => {
                 let message = format!(
-                    "{} belongs to user {found}, this is user {expected}: it may have been planted there; use \
-                     --any-owner if it is meant to be shared",
+                    "cannot use {}: it belongs to user {found}, this process runs as user {expected}, and another \
+                     user may have planted it; use --any-owner if it is meant to be shared",
                     path.display()
                 );
                 return Self::new(Exit::NoPermission, "other_owner", message);
@@ -91,7 +91,7 @@ impl From<AttachError> for Failure {
             AttachError::NotAFile { .. } => (Exit::Unsound, "not_a_set"),
             AttachError::NotASet { path } => {
                 let message = format!(
-                    "{} keeps no set of limits, only what a program shares by itself: use another name",
+                    "{} is not a set of limits, but a segment that a program uses for its own data: use another name",
                     path.display()
                 );
                 return Self::new(Exit::Unsound, "not_a_set", message);
@@ -103,7 +103,7 @@ impl From<AttachError> for Failure {
             AttachError::Busy { .. } => (Exit::Unavailable, "busy"),
             AttachError::TooManyParticipants { path, slots } => {
                 let message = format!(
-                    "all {slots} slots of {} are taken by living processes: stop some, or create it with more --slots",
+                    "all {slots} slots of {} are in use: stop a participant, or create the set with more --slots",
                     path.display()
                 );
                 return Self::new(Exit::Unavailable, "too_many_participants", message);
@@ -121,8 +121,8 @@ impl From<CreateError> for Failure {
             CreateError::Option(_) => (Exit::Usage, "bad_option"),
             CreateError::Exists { path } => {
                 let message = format!(
-                    "{} exists already: see it with `limitset show`, change it with `limitset set` or `limitset apply`, \
-                     or `limitset rm` it first",
+                    "cannot create {}: it exists already; show it with `limitset show`, change it with `limitset set` or \
+                     `limitset apply`, or `limitset rm` it first",
                     path.display()
                 );
                 return Self::new(Exit::Conflict, "exists", message);

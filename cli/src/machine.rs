@@ -1,4 +1,4 @@
-//! What `doctor` looks at: each finding with what to do about it.
+//! The checks of `doctor`. Each finding comes with a fix.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -13,12 +13,12 @@ use serde::Serialize;
 use crate::text;
 
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Room for one set as it is created unless asked otherwise, and then some.
+/// Room for one set of default size, with some to spare.
 const LITTLE_ROOM: u64 = 1 << 20;
-/// Containers are given this much unless asked otherwise: some 180 sets.
+/// The default size of /dev/shm in a container: some 180 sets.
 const SMALL: u64 = 64 << 20;
 
-/// How it is.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Health {
@@ -27,7 +27,7 @@ pub(crate) enum Health {
     Wrong,
 }
 
-/// One thing that was looked at.
+/// One check and its finding.
 #[derive(Debug, Serialize)]
 pub(crate) struct Examined {
     pub(crate) what: &'static str,
@@ -69,7 +69,7 @@ fn kernel() -> Examined {
         release.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     if version == (0, 0) {
-        return Examined::odd("kernel", "its version cannot be read", "mount /proc");
+        return Examined::odd("kernel", "cannot read the kernel version", "mount /proc");
     }
     if version < (4, 14) {
         return Examined::wrong("kernel", format!("Linux {release}"), "use Linux 4.14 or newer");
@@ -77,7 +77,7 @@ fn kernel() -> Examined {
     Examined::good("kernel", format!("Linux {release}"))
 }
 
-/// The line of a mount point in /proc/self/mountinfo: its type and options.
+/// Returns the type and the options of a mount point, from /proc/self/mountinfo.
 fn mounted(point: &str) -> Option<(String, String)> {
     let table = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let of = |line: &str| {
@@ -86,7 +86,7 @@ fn mounted(point: &str) -> Option<(String, String)> {
         let (at, options) = (left.next()?, left.next()?);
         (at == point).then(|| (right.split(' ').next().unwrap_or("?").to_owned(), options.to_owned()))
     };
-    // Of several mounts on one another the last is seen.
+    // Of several mounts on one directory, the last is visible.
     table.lines().filter_map(of).next_back()
 }
 
@@ -106,7 +106,7 @@ fn mount() -> Examined {
             Examined::odd(what, format!("{kind}, not a tmpfs: slower, and may be written to disk"), fix)
         }
         None => {
-            Examined::odd(what, "not a mount of its own: sets live on the disk of the root directory", fix)
+            Examined::odd(what, "not a separate mount: sets are kept on the disk of the root directory", fix)
         }
     }
 }
@@ -121,12 +121,12 @@ fn room() -> Examined {
     let found = format!("{} free of {}", text::size(free), text::size(all));
     let larger = "mount -o remount,size=256M /dev/shm; in a container, start it with --shm-size=256m";
     if free < LITTLE_ROOM {
-        let fix = format!("remove what is not needed (ls -l /dev/shm; limitset gc), or {larger}");
+        let fix = format!("remove unneeded files (ls -l /dev/shm; limitset gc), or {larger}");
         return Examined::wrong(what, format!("{found}: no room for a set"), fix);
     }
-    // A file system without a limit says 0.
+    // A file system without a size limit reports 0.
     if all != 0 && all <= SMALL {
-        return Examined::odd(what, format!("{found}: enough for many sets, and not for much more"), larger);
+        return Examined::odd(what, format!("{found}: enough for many sets, but for little else"), larger);
     }
     Examined::good(what, found)
 }
@@ -137,42 +137,44 @@ fn permissions() -> Examined {
         return Examined::wrong(what, "cannot be read", "see the mount above");
     };
     let mode = about.permissions().mode() & 0o7777;
-    let found = format!("mode {mode:o}, owner {}, this is user {}", about.uid(), geteuid());
+    let found = format!("mode {mode:o}, owner {}, current user {}", about.uid(), geteuid());
     let fix = "chmod 1777 /dev/shm";
     let us = geteuid().as_raw();
     if us != 0 && mode & 0o002 == 0 && about.uid() != us {
-        return Examined::wrong(what, format!("{found}: this user may not create sets there"), fix);
+        return Examined::wrong(what, format!("{found}: this user cannot create sets there"), fix);
     }
     if mode & 0o002 != 0 && mode & 0o1000 == 0 {
-        return Examined::wrong(what, format!("{found}: anybody may remove the sets of others"), fix);
+        return Examined::wrong(what, format!("{found}: any user may remove the sets of other users"), fix);
     }
     Examined::good(what, found)
 }
 
-/// Whether a file can be made without a name, as sets are until they are complete.
+/// Checks that unnamed files can be created. A set is an unnamed file until it is complete.
 fn unnamed_files(directory: &Path, what: &'static str) -> Examined {
     let made = OpenOptions::new().write(true).mode(0o600).custom_flags(nix::libc::O_TMPFILE).open(directory);
     match made {
-        Ok(_) => Examined::good(what, "can be made"),
+        Ok(_) => Examined::good(what, "can be created"),
         Err(error) if error.raw_os_error() == Some(nix::libc::EOPNOTSUPP) => Examined::odd(
             what,
-            "cannot be made here",
-            "nothing to do: a name of its own is used while a set is made, which a kill may leave behind",
+            "cannot be created here",
+            "nothing to do: a set gets a temporary name while it is created; a kill may leave that file behind",
         ),
-        Err(error) => {
-            Examined::wrong(what, format!("cannot be made: {error}"), "see permissions, size and mount above")
-        }
+        Err(error) => Examined::wrong(
+            what,
+            format!("cannot be created: {error}"),
+            "see permissions, size and mount above",
+        ),
     }
 }
 
 fn file_system(directory: &Path) -> Examined {
     let what = "file system";
     let Ok(about) = statfs(directory) else {
-        let found = format!("{} cannot be looked at", directory.display());
+        let found = format!("cannot examine {}", directory.display());
         return Examined::wrong(what, found, "name a directory that exists");
     };
     let kind = about.filesystem_type().0;
-    // The library refuses where locks and mappings are not shared reliably: ask it.
+    // The library refuses file systems that do not share locks and mappings reliably: ask it.
     let scratch = directory.join(format!(".limitset-doctor-{}", std::process::id()));
     let set = LimitSet::builder().limit(ResourceLimit::new("doctor", 1)).create(&scratch);
     let found = format!("{} (type {kind:#x})", directory.display());
@@ -184,24 +186,28 @@ fn file_system(directory: &Path) -> Examined {
     }
 }
 
-/// Namespaces other than those of the first process.
+/// Checks for namespaces that differ from those of process 1.
 fn namespaces() -> Vec<Examined> {
     let kinds = [
         (
             "namespaces: mount",
             "mnt",
-            "it may see another /dev/shm than others: share one directory into all of them",
+            "its /dev/shm may differ from that of other processes: mount one directory into all of them",
         ),
-        ("namespaces: time", "time", "its clock differs: run all users of a set in one time namespace"),
+        (
+            "namespaces: time",
+            "time",
+            "its clock differs: run all participants of a set in one time namespace",
+        ),
         (
             "namespaces: pid",
             "pid",
-            "nothing to do: limits work across PID namespaces; process numbers shown are its own",
+            "nothing to do: limits work across PID namespaces; each PID is shown as in its own namespace",
         ),
         (
             "namespaces: user",
             "user",
-            "sets made here belong to a mapped user: use --any-owner, or a common group",
+            "sets created here belong to a mapped user: use --any-owner, or a common group",
         ),
     ];
     let mut found = Vec::new();
@@ -217,7 +223,7 @@ fn namespaces() -> Vec<Examined> {
                 Examined::good(what, format!("{own}, as process 1"))
             }
             Ok(first) => Examined::odd(what, format!("{own}, process 1 is in {}", first.display()), fix),
-            Err(_) => Examined::good(what, format!("{own}; that of process 1 cannot be read by this user")),
+            Err(_) => Examined::good(what, format!("{own}; this user cannot read that of process 1")),
         });
     }
     found
@@ -226,11 +232,11 @@ fn namespaces() -> Vec<Examined> {
 fn proc() -> Examined {
     let what = "/proc";
     if fs::read_to_string("/proc/sys/kernel/random/boot_id").is_err() {
-        let found = "the boot id cannot be read: sets in files do not notice a reboot";
+        let found = "cannot read the boot id: sets in files do not notice a reboot";
         return Examined::odd(what, found, "mount /proc");
     }
     if !Path::new("/proc/self/fd").exists() {
-        return Examined::wrong(what, "descriptors cannot be opened again through it", "mount /proc");
+        return Examined::wrong(what, "cannot reopen descriptors through /proc/self/fd", "mount /proc");
     }
     Examined::good(what, "mounted, boot id readable")
 }
@@ -239,20 +245,21 @@ fn clock_source() -> Examined {
     let what = "clock";
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     let Ok(source) = fs::read_to_string(path) else {
-        return Examined::good(what, "monotonic; which source it has is not told here");
+        return Examined::good(what, "monotonic; its source cannot be read");
     };
     let source = source.trim();
     if matches!(source, "tsc" | "kvm-clock" | "hyperv_clocksource_tsc_page" | "arch_sys_counter" | "xen") {
         return Examined::good(what, format!("monotonic, from {source}"));
     }
     let fix = format!(
-        "reading it may take a system call each time: echo tsc > {path} where the machine has a stable one, or create \
+        "each reading may take a system call: echo tsc > {path} if the machine has a stable TSC, or create \
          sets with the coarse clock"
     );
     Examined::odd(what, format!("monotonic, from {source}"), fix)
 }
 
-/// What is in /dev/shm under our names and cannot be used, and generated sets that nobody uses.
+/// Checks the files in /dev/shm that are named like sets: unusable ones, and generated sets without
+/// participants.
 fn sets() -> Vec<Examined> {
     let what = "sets";
     let listed = match Segment::list() {
@@ -270,28 +277,28 @@ fn sets() -> Vec<Examined> {
                 idle += u64::from(is_idle && Segment::is_generated_name(&it.name));
             }
             Err(error @ limitset::error::AttachError::Malformed { .. }) => {
-                let fix = format!("when nobody uses it: limitset rm --force {}", it.name);
+                let fix = format!("when no process uses it: limitset rm --force {}", it.name);
                 found.push(Examined::wrong(what, error.to_string(), fix));
             }
             Err(error @ limitset::error::AttachError::NotAFile { .. }) => {
-                let fix = "take it away: names that begin with limitset. are for sets";
+                let fix = "remove it: names that begin with \"limitset.\" are reserved for sets";
                 found.push(Examined::wrong(what, error.to_string(), fix));
             }
             Err(error) => found.push(Examined::odd(what, error.to_string(), "ask its owner")),
         }
     }
     if idle > 0 {
-        let text = format!("{} nobody is attached to", text::count(idle, "generated set", "generated sets"));
+        let text = format!("{} without participants", text::count(idle, "generated set", "generated sets"));
         found.push(Examined::odd(what, text, "limitset gc"));
     }
     found.insert(0, Examined::good(what, format!("{} can be read", text::count(good, "set", "sets"))));
     found
 }
 
-/// Creates a set, takes from it, and removes it again.
+/// Creates a set, acquires from it, audits it, and removes it again.
 fn trial() -> Examined {
     let what = "a set tried out";
-    let fix = "see what is wrong above; if nothing is, report this";
+    let fix = "fix the errors above; if there are none, report this one";
     let name = Segment::generated_name();
     let tried = (|| {
         let set = LimitSet::builder().limit(ResourceLimit::new("doctor", 1)).create(&name)?;
@@ -302,7 +309,7 @@ fn trial() -> Examined {
     })();
     match tried {
         Ok(true) => Examined::good(what, "created, acquired from, checked, removed"),
-        Ok(false) => Examined::wrong(what, "it did not give what it has", fix),
+        Ok(false) => Examined::wrong(what, "the set did not grant its permit", fix),
         Err(error) => Examined::wrong(what, error.to_string(), fix),
     }
 }

@@ -1,16 +1,17 @@
-//! The `limitset` command: make, see and use limits from a shell. It translates the library and has no rules of its
-//! own.
+//! The `limitset` command: create, inspect and use limits from a shell. It translates the library and has no
+//! rules of its own.
 //!
 //! ```text
 //! args       the command line
 //! grammar    limits, needs and times as text; errors point at the character
-//! context    what every command is given: how to print, whom to trust
-//! failure    what went wrong, and with which exit code
-//! machine    what doctor looks at
-//! set_file   a set as a file describes it
+//! context    the context of every command: output format, ownership policy
+//! failure    messages, exit codes and codes of failures
+//! machine    the checks of doctor
+//! places     line and column of a fault in a file of sets
+//! set_file   the description of a set in a file
 //! text       instants, sizes, counts
-//! table      aligned columns for people
-//! commands   one file each
+//! table      tables with aligned columns
+//! commands   the commands, one file each
 //! ```
 
 mod args;
@@ -37,12 +38,13 @@ use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// Runs a command; a panic in it is told in one line, when whatever it was doing to the terminal is over.
+/// Runs a command. A panic in it becomes a failure of one line, which is printed after the command has
+/// restored the terminal.
 fn spared(command: impl FnOnce() -> Outcome) -> Outcome {
     static WHERE: Mutex<Option<String>> = Mutex::new(None);
     let usual = panic::take_hook();
     panic::set_hook(Box::new(|about| {
-        // The first of several is the cause.
+        // The first of several panics is the cause.
         if let Ok(mut place) = WHERE.lock() {
             place.get_or_insert_with(|| about.to_string());
         }
@@ -51,11 +53,11 @@ fn spared(command: impl FnOnce() -> Outcome) -> Outcome {
     panic::set_hook(usual);
     done.unwrap_or_else(|_| {
         let place = WHERE.lock().ok().and_then(|mut place| place.take()).unwrap_or_default();
-        Err(Failure::new(Exit::Failed, "defect", format!("a defect of limitset, worth a report: {place}")))
+        Err(Failure::new(Exit::Failed, "defect", format!("internal error, please report it: {place}")))
     })
 }
 
-/// Says what is wrong with a command line that was not understood, as it asked for as far as it was.
+/// Reports an invalid command line: as JSON if an argument before `--` is `--json`.
 fn misused(error: &clap::Error) -> Exit {
     let own = std::env::args_os().take_while(|arg| arg != "--");
     if own.into_iter().any(|arg| arg == "--json") {
@@ -71,7 +73,8 @@ fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are no errors, and go to stdout. Nothing is left to do if they cannot be written.
+            // Help and version are not errors and go to stdout. If they cannot be written, nothing is left to
+            // do.
             if error.use_stderr() {
                 return misused(&error).into();
             }
@@ -102,7 +105,7 @@ mod tests {
         failure.print(&Context { json: false, any_owner: false, colour: false }, &mut told).unwrap();
         let told = String::from_utf8(told).unwrap();
         assert!(
-            told.starts_with("limitset: a defect of limitset") && told.contains("the sky?is falling"),
+            told.starts_with("limitset: internal error") && told.contains("the sky?is falling"),
             "{told}"
         );
         assert_eq!(told.lines().count(), 1, "{told}");

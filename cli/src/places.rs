@@ -1,4 +1,4 @@
-//! Where in a file of sets something is: its line, its column, and the line with a mark below.
+//! Locates faults in a file of sets: line, column, and the line with a mark below the fault.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::grammar::BadText;
 use crate::text;
 
-/// The text of a file, and where its values stand. Places are in bytes.
+/// The text of a file and the positions of its values. Positions are in bytes.
 pub(crate) struct Places<'t> {
     text: &'t str,
     sets: Option<Spanned<DeTable<'t>>>,
@@ -21,18 +21,18 @@ impl<'t> Places<'t> {
         Self { text, sets: DeTable::parse(text).ok() }
     }
 
-    /// What is wrong with the file as such.
+    /// Returns a failure of the file as a whole.
     pub(crate) fn bad_file(&self, error: &toml::de::Error) -> Failure {
         self.at(error.span(), Failure::new(Exit::Usage, "bad_file", error.message()))
     }
 
-    /// What is wrong with a set as a whole.
+    /// Returns a failure of a set as a whole, located at its name.
     pub(crate) fn set(&self, set: &str, failure: Failure) -> Failure {
         let found = self.sets.as_ref().and_then(|sets| sets.get_ref().get_key_value(set));
         self.at(found.map(|(name, _)| name.span()), failure.about(format_args!("[{set}]")))
     }
 
-    /// What is wrong with one of its values.
+    /// Returns a failure of one value of a set, located at the value.
     pub(crate) fn value(&self, set: &str, key: &str, failure: Failure) -> Failure {
         match self.find(set, key) {
             Some(value) => self.at(Some(value.span()), failure.about(format_args!("[{set}]"))),
@@ -40,7 +40,7 @@ impl<'t> Places<'t> {
         }
     }
 
-    /// What is wrong with one of its limits, counted from 0.
+    /// Returns a failure of one limit of a set, located at the limit. `index` counts from 0.
     pub(crate) fn limit(&self, set: &str, index: usize, failure: Failure) -> Failure {
         let limit = self.find(set, "limits").and_then(|it| it.get_ref().as_array()?.get(index));
         match limit {
@@ -49,13 +49,14 @@ impl<'t> Places<'t> {
         }
     }
 
-    /// What is wrong within the text of one of its limits.
+    /// Returns a failure within the text of one limit, located at the faulty characters.
     pub(crate) fn limit_text(&self, set: &str, index: usize, bad: BadText) -> Failure {
         let limit = self.find(set, "limits").and_then(|it| it.get_ref().as_array()?.get(index));
         self.within(set, limit, bad)
     }
 
-    /// What is wrong within a text in one of its tables. The first that is the same is as bad.
+    /// Returns a failure within a text of one of a set's tables. Of several equal texts it takes the first:
+    /// they have the same fault.
     pub(crate) fn text_in(&self, set: &str, table: &str, bad: BadText) -> Failure {
         let table = self.find(set, table).and_then(|it| it.get_ref().as_table());
         let is_it = |it: &&Spanned<DeValue<'_>>| it.get_ref().as_str() == Some(&*bad.text);
@@ -69,7 +70,7 @@ impl<'t> Places<'t> {
     fn within(&self, set: &str, value: Option<&Spanned<DeValue<'_>>>, bad: BadText) -> Failure {
         let Some(value) = value else { return self.set(set, bad.into()) };
         let whole = value.span();
-        // Between its quotes, if it is written there as it is read: without escapes.
+        // Without escapes, the text between the quotes equals the parsed text, and positions carry over.
         let start = whole.start + 1;
         let is_plain = self.text.get(start..).is_some_and(|rest| rest.starts_with(&bad.text));
         let bytes = |chars: usize| bad.text.chars().take(chars).map(char::len_utf8).sum::<usize>();
@@ -81,7 +82,7 @@ impl<'t> Places<'t> {
         self.at(Some(place), failure.about(format_args!("[{set}]")))
     }
 
-    /// Adds line and column in front, and the line with a mark.
+    /// Prefixes the message with line and column, and adds the line with a mark as the excerpt.
     fn at(&self, place: Option<Range<usize>>, failure: Failure) -> Failure {
         let found = place.and_then(|place| Some((self.text.get(..place.start)?, place)));
         let Some((before, place)) = found else { return failure };
@@ -130,7 +131,7 @@ mod tests {
                 (20, 3),
             ),
             (places.limit("a b", 1, failure()), "line 3, column 24: [a b]: wrong", limits, (26, 5)),
-            // With an escape in it, what is read is not what is there.
+            // With an escape, the parsed text differs from the text of the file.
             (
                 places.limit_text("a b", 2, bad("qa=", 3..4)),
                 "line 3, column 31: [a b]: \"qa=\", character 4: wrong",

@@ -1,4 +1,4 @@
-//! A set as a file describes it: what `create` makes, `apply` reads and `export` writes.
+//! The description of a set in a file, which `create` makes, `apply` reads and `export` writes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 use crate::grammar::{BadText, LimitText, length, limits, show_length, show_limit};
 
-/// One table of the file; its name is the set's.
+/// One table of the file. The table's name is the name of the set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table such as [web] with the limits of a set")]
 pub(crate) struct SetFile {
@@ -38,9 +38,9 @@ pub(crate) struct SetFile {
     pub(crate) queue: Option<QueueFile>,
 }
 
-/// How it pauses; what is left out is as the library has it.
+/// The cooldown of a set. Missing values are the library's defaults.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, expecting = "a table with times and numbers of a cooldown")]
+#[serde(deny_unknown_fields, expecting = "a table with the times and numbers of a cooldown")]
 pub(crate) struct CooldownFile {
     first: Option<String>,
     longest: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) struct CooldownFile {
     last_gap: Option<String>,
 }
 
-/// Its work queue.
+/// The work queue of a set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "a table with the numbers of a work queue")]
 pub(crate) struct QueueFile {
@@ -68,7 +68,7 @@ const CLOCKS: [(&str, Clock); 3] =
     [("monotonic", Clock::Monotonic), ("coarse", Clock::Coarse), ("manual", Clock::Manual)];
 
 impl SetFile {
-    /// The limits, checked.
+    /// Returns the limits, after validation.
     pub(crate) fn limits(&self) -> Result<Vec<Limit>, Failure> {
         limits(&self.limits)
     }
@@ -105,16 +105,18 @@ impl SetFile {
         Some(rate_limits.into_iter().fold(usual, QueueOptions::rate_limits))
     }
 
-    /// The permissions, if they are given.
+    /// Returns the permissions, if given.
     pub(crate) fn mode(&self) -> Result<Option<u32>, Failure> {
         let read = |text: &String| {
             let mode = u32::from_str_radix(text, 8).ok();
-            mode.ok_or_else(|| Failure::usage(format!("mode {text:?} is no octal number: use 600 or 660")))
+            mode.ok_or_else(|| {
+                Failure::usage(format!("mode {text:?} is not an octal number: use 600 or 660"))
+            })
         };
         self.mode.as_ref().map(read).transpose()
     }
 
-    /// The number of the group, if it is given.
+    /// Returns the ID of the group, if given.
     pub(crate) fn group(&self) -> Result<Option<u32>, Failure> {
         let Some(text) = &self.group else { return Ok(None) };
         if let Ok(number) = text.parse() {
@@ -122,12 +124,12 @@ impl SetFile {
         }
         match Group::from_name(text) {
             Ok(Some(group)) => Ok(Some(group.gid.as_raw())),
-            Ok(None) => Err(Failure::usage(format!("there is no group {text:?}: see `getent group`"))),
-            Err(error) => Err(Failure::usage(format!("group {text:?} could not be looked up: {error}"))),
+            Ok(None) => Err(Failure::usage(format!("unknown group {text:?}: see `getent group`"))),
+            Err(error) => Err(Failure::usage(format!("cannot look up group {text:?}: {error}"))),
         }
     }
 
-    /// What such a set is created with.
+    /// Returns a builder that creates the set.
     pub(crate) fn builder(&self, context: &Context) -> Result<LimitSetBuilder, Failure> {
         let mut segment = context.segment_options();
         segment = self.slots.into_iter().fold(segment, |it, slots| it.slots(slots));
@@ -143,12 +145,12 @@ impl SetFile {
         Ok(builder)
     }
 
-    /// A set that exists, with the numbers it has now.
+    /// Returns the description of an existing set, with its current parameters.
     pub(crate) fn of(set: &SetObserver, stats: &Stats) -> Result<Self, Failure> {
         let declared = set.declaration();
         let about = fs::metadata(set.segment().info().path)?;
         let mode = about.permissions().mode() & 0o777;
-        // Whose group it is matters only where the group may do something.
+        // The group matters only if it has permissions.
         let group = (mode & 0o070 != 0).then(|| group_name(about.gid()));
         let (usual, cooldown) = (Cooldown::default().settings(), declared.cooldown.settings());
         Ok(Self {
@@ -192,19 +194,19 @@ impl QueueFile {
     }
 }
 
-/// The limits of a set with the numbers they have now.
+/// Returns the limits of a set with their current parameters.
 pub(crate) fn live_limits(set: &SetObserver, stats: &Stats) -> Vec<Limit> {
     let now = |limit: &Limit| stats.limit(limit.name()).map(|now| LimitText::live(limit, now));
     set.limits().iter().map(|limit| now(limit).unwrap_or_else(|| limit.clone())).collect()
 }
 
-/// The name of a group, or its number.
+/// Returns the name of a group, or its ID if it has no name.
 pub(crate) fn group_name(number: u32) -> String {
     let group = Group::from_gid(Gid::from_raw(number)).ok().flatten();
     group.map_or_else(|| number.to_string(), |group| group.name)
 }
 
-/// The name of what is not as usual.
+/// Returns the name of a value that is not the default.
 fn unusual<T: Copy + Default + PartialEq>(it: T, known: &[(&str, T)]) -> Option<String> {
     let found = known.iter().find(|(_, known)| *known == it && it != T::default());
     found.map(|(name, _)| (*name).to_owned())
@@ -214,5 +216,5 @@ fn named<T: Copy + Default>(what: &str, text: Option<&str>, known: &[(&str, T)])
     let Some(text) = text else { return Ok(T::default()) };
     let names = || known.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(" or ");
     let found = known.iter().find(|(name, _)| *name == text).map(|(_, it)| *it);
-    found.ok_or_else(|| Failure::usage(format!("{what} {text:?} is not known: use {}", names())))
+    found.ok_or_else(|| Failure::usage(format!("unknown {what} {text:?}: use {}", names())))
 }

@@ -1,11 +1,12 @@
-//! Aligned columns for people.
+//! Tables with aligned columns.
 
 use std::io::{self, Write};
 
 use crate::context::Context;
 use crate::text;
 
-/// Rows under a heading. Numbers are aligned to the right. Cells may be words of others.
+/// Rows under a heading. Numbers are aligned to the right. Control characters in cells are replaced, because
+/// a cell may contain text from another user.
 pub(crate) struct Table {
     heading: Vec<&'static str>,
     rows: Vec<Vec<String>>,

@@ -1,11 +1,11 @@
-//! Small things as text: instants, sizes, counts.
+//! Instants, sizes and counts as text.
 
 use std::ops::Range;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use unicode_width::UnicodeWidthStr;
 
-/// An instant as `2026-11-18T03:50:00Z`.
+/// Formats an instant as `2026-11-18T03:50:00Z`.
 pub(crate) fn instant(at: SystemTime) -> String {
     let seconds = at.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
@@ -13,7 +13,7 @@ pub(crate) fn instant(at: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3_600, rest / 60 % 60, rest % 60)
 }
 
-/// Year, month and day of a number of days since 1970, by the Gregorian calendar.
+/// Returns year, month and day of a number of days since 1970, by the Gregorian calendar.
 fn date(days: u64) -> (u64, u64, u64) {
     let is_leap =
         |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
@@ -34,7 +34,7 @@ fn date(days: u64) -> (u64, u64, u64) {
     (year, month, left + 1)
 }
 
-/// How long ago, roughly: `12s`, `3min`, `5h`, `2d`.
+/// Formats the time since an instant, roughly: `12s`, `3min`, `5h`, `2d`.
 pub(crate) fn age(at: SystemTime) -> String {
     let seconds = SystemTime::now().duration_since(at).map_or(0, |age| age.as_secs());
     match seconds {
@@ -45,7 +45,7 @@ pub(crate) fn age(at: SystemTime) -> String {
     }
 }
 
-/// Bytes, roughly: `364 KiB`.
+/// Formats a number of bytes, roughly: `364 KiB`.
 pub(crate) fn size(bytes: u64) -> String {
     let units = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut scale = 0;
@@ -57,17 +57,18 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{left} {}", units.get(scale).unwrap_or(&"bytes"))
 }
 
-/// Words that somebody else chose, safe for a terminal: whatever would control it is a question mark.
+/// Returns the text with control characters replaced by question marks, so that text from another user is
+/// safe for a terminal.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
-/// How many columns of a terminal a text takes.
+/// Returns the number of terminal columns that a text takes.
 pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A line as a terminal may show it, and a mark to stand below these characters of it.
+/// Returns a line that is safe for a terminal, and a line to print below it that marks these characters.
 pub(crate) fn marked(line: &str, at: &Range<usize>) -> (String, String) {
     let line = clean(&line.replace('\t', " "));
     let columns = |from: usize, to: usize| {
@@ -78,17 +79,17 @@ pub(crate) fn marked(line: &str, at: &Range<usize>) -> (String, String) {
     (line, mark)
 }
 
-/// A number of things: `1 process`, `2 processes`.
+/// Formats a number of things: `1 process`, `2 processes`.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-/// Seconds, as JSON has them.
+/// Returns a length of time in seconds, for JSON.
 pub(crate) fn seconds(length: Duration) -> f64 {
     length.as_secs_f64()
 }
 
-/// A length for people: as exact as one can use.
+/// Formats a length of time, rounded down to a readable precision.
 pub(crate) fn about(length: Duration) -> String {
     let round = |unit: u64| {
         let nanos = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);

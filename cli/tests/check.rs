@@ -27,10 +27,11 @@ fn findings(checked: &Value) -> Vec<(String, String)> {
     findings.map(|it| (text(&it["gravity"]), text(&it["what"]))).collect()
 }
 
-/// Somebody holds two of `db` and is killed; another one is attached, so that nobody cleans up by attaching alone.
+/// A wrapper holds two permits of `db` and is killed. Another process is attached, so that attaching alone
+/// does not clean up.
 fn after_a_death(name: &Name) -> LimitSet {
     let set = LimitSet::attach(&**name).unwrap();
-    // The wrapper says that it holds them by running a command; both are killed.
+    // The wrapper shows that it holds the permits by running a command; both are killed.
     let mut holder = limitset()
         .args(["run", name, "--need", "db=2", "--", "sh", "-c", "echo held; kill -9 $PPID; kill -9 $$"])
         .stdout(Stdio::piped())
@@ -57,14 +58,14 @@ fn what_a_death_left_is_no_damage_and_reap_returns_it() {
         assert!(found.iter().all(|(gravity, _)| gravity == "pending"), "{found:?}");
         assert!(found[0].1.contains("2 permits of \"db\" are with owner"), "{found:?}");
         let text = run(&["check", &name]).ends(0).out();
-        assert!(text.contains("who is dead") && text.contains("is sound"), "{text}");
+        assert!(text.contains("pending") && text.contains("is sound"), "{text}");
         assert_eq!(run(&["reap", &name, "--json"]).ends(0).json()["returned_permits"], 2);
         assert_eq!(set.stats().unwrap().limit("db").unwrap().in_use, 0);
         assert_eq!(findings(&run(&["check", &name, "--json"]).ends(0).json()), []);
     });
 }
 
-/// Gives the only limit, of permits, a wrong total.
+/// Writes a wrong total of permits to the only limit.
 fn spoil_total(name: &Name, total: u64) {
     let segment = Segment::attach(&**name).unwrap();
     let (block, holdings) = segment.state_block().unwrap();
@@ -89,7 +90,7 @@ fn a_wrong_total_is_broken_until_it_is_repaired() {
     let repaired = run(&["check", &name, "--repair", "--json"]).ends(0).json();
     assert_eq!(
         repaired["repaired"],
-        serde_json::json!(["put right: 5 of \"db\" are taken, its holders have 0"])
+        serde_json::json!(["repaired: 5 of \"db\" are taken, its holders have 0"])
     );
     assert_eq!(findings(&run(&["check", &name, "--json"]).ends(0).json()), []);
     assert!(run(&["check", &name, "--repair"]).ends(0).out().contains("nothing to repair"));
@@ -103,7 +104,7 @@ fn repair_never_lowers_a_total_while_others_are_attached() {
     spoil_total(&name, 3);
     let repaired = run(&["check", &name, "--repair", "--json"]).ends(0).json();
     let did = repaired["repaired"][0].as_str().unwrap();
-    assert_eq!(did, "raised the total of \"db\" from 3 to 9, which its holders have");
+    assert_eq!(did, "raised the total of \"db\" from 3 to 9, the sum of its holders");
     spoil_total(&name, 20);
     let text = run(&["check", &name, "--repair"]).ends(4).out();
     assert!(text.contains("stop its users and run it again"), "{text}");
@@ -142,7 +143,7 @@ fn a_set_at_work_is_sound_at_every_look() {
             let ran = run(&["check", &name]);
             assert_eq!(ran.code(), 0, "{ran:?}");
         }
-        // Which ends the workers.
+        // This ends the workers.
         run(&["rm", "--force", &name]).ends(0);
         for worker in &mut workers {
             worker.wait().unwrap();
@@ -173,7 +174,10 @@ fn doctor_finds_damage_and_names_the_fix_for_each_thing() {
     let ill = run(&["doctor", "--json"]).ends(4).json();
     assert!(wrong(&ill).iter().any(|found| found.contains(&*name)), "{ill}");
     let text = run(&["doctor"]).ends(4).out();
-    assert!(text.contains(&format!("fix: when nobody uses it: limitset rm --force {}", &*name)), "{text}");
+    assert!(
+        text.contains(&format!("fix: when no process uses it: limitset rm --force {}", &*name)),
+        "{text}"
+    );
 }
 
 #[test]
@@ -184,7 +188,7 @@ fn doctor_looks_at_the_file_system_of_a_directory() {
     let checks = ran["checks"].as_array().unwrap();
     let found = checks.iter().find(|it| it["what"] == "file system").unwrap();
     assert_eq!(found["health"], "good", "{found}");
-    // It leaves nothing behind, or this fails.
+    // This fails if `doctor` left a file behind.
     fs::remove_dir(&folder).unwrap();
     let ran = run(&["doctor", "--path", folder.to_str().unwrap()]).ends(4);
     assert!(ran.out().contains("name a directory that exists"), "{ran:?}");

@@ -1,5 +1,5 @@
-//! What goes wrong: no such set, bad grammar, no permission, damage, no room. Each has its exit code, its word for
-//! programs, and says what to do; nothing panics.
+//! Failures: no such set, bad grammar, no permission, damage, no room. Each has its exit code, its code for
+//! programs, and advice; no command panics.
 
 #![allow(
     clippy::unwrap_used,
@@ -143,14 +143,14 @@ fn words_of_garbage_never_crash_a_command() {
     let mut random = 0x9e37_79b9_7f4a_7c15u64;
     for round in 0..12 {
         let mut bytes = whole.clone();
-        // Behind the header and the directory everything is words.
+        // Everything after the header and the directory is words.
         let every = [1, 7, 29, 101][round % 4];
         for place in (2048..bytes.len() - 8).step_by(8).skip(round).step_by(every) {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             bytes[place..place + 8].copy_from_slice(&random.to_ne_bytes());
         }
         fs::write(name.path(), &bytes).unwrap();
-        // Before anybody attaches, who would put right what can be.
+        // Before a participant attaches and repairs what can be repaired.
         run(&["check", &name]).ends(4);
         for args in on_a_set(&name).iter().filter(|args| args[0] != "rm") {
             let ran = run(args);
@@ -160,19 +160,20 @@ fn words_of_garbage_never_crash_a_command() {
     }
 }
 
-/// Runs the binary as a user who is nobody; none if this user may not do that.
+/// Runs the binary as the user `nobody`. Returns None if this user may not do that.
 fn as_nobody(args: &[&str]) -> Option<Ran> {
     const NOBODY: u32 = 65_534;
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED as another user: only root can become one");
         return None;
     }
-    // The build's own folder may be closed to others.
+    // Other users may have no access to the build folder.
     let folder = std::env::temp_dir().join(Name::new("nobody").0.clone());
     fs::create_dir_all(&folder).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
     let binary = folder.join("limitset");
-    // By another process: a child that other tests fork now would keep a file open for writing, and so from being run.
+    // Copied by another process: a child that another test forks now would keep the file open for writing,
+    // and a file open for writing cannot be run.
     let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_limitset")).arg(&binary).status().unwrap();
     assert!(copied.success());
     let ran = Command::new(&binary).args(args).uid(NOBODY).gid(NOBODY).current_dir("/").output();
@@ -201,7 +202,7 @@ fn a_set_of_another_user_is_exit_77() {
     let create = ["create", "/root/limitset-of-nobody", "--limit", "a=1", "--json"];
     let ran = as_nobody(&create).unwrap().ends(77);
     assert_eq!(ran.error_json()["error"]["code"], "no_permission");
-    // What only the owner may change is tried before what others may, and nothing is half done.
+    // Changes that only the owner may make are tried first, so nothing is half done.
     let file = std::env::temp_dir().join(format!("{}.toml", &*name));
     fs::write(&file, format!("[{}]\nlimits = [\"a=2\"]\nmode = \"660\"\n", &*name)).unwrap();
     as_nobody(&["apply", file.to_str().unwrap(), "--any-owner"]).unwrap().ends(77);
@@ -210,7 +211,7 @@ fn a_set_of_another_user_is_exit_77() {
     assert!(as_nobody(&["list", "--json"]).unwrap().ends(0).out().contains(&*name));
 }
 
-/// Runs a script with a /dev/shm of its own; none if that cannot be had here.
+/// Runs a script with its own /dev/shm. Returns None if that is not possible here.
 fn with_own_shm(size: &str, script: &str) -> Option<Ran> {
     let own = format!("mount -t tmpfs -o size={size} tmpfs /dev/shm || exit 99\n{script}");
     let binary = env!("CARGO_BIN_EXE_limitset");
@@ -258,7 +259,7 @@ fn a_full_shared_memory_is_an_error_that_leaves_nothing() {
 fn doctor_names_the_fix_for_a_shared_memory_that_is_mounted_wrong() {
     for (options, thing, found, fix) in [
         ("8m,ro", "/dev/shm: mount", "read-only", "remount,rw"),
-        ("8m,mode=777", "/dev/shm: permissions", "anybody may remove", "chmod 1777"),
+        ("8m,mode=777", "/dev/shm: permissions", "any user may remove", "chmod 1777"),
         ("8m", "/dev/shm: size", "free of 8192 KiB", "--shm-size"),
     ] {
         let Some(ran) = with_own_shm(options, "exec \"$1\" doctor --json") else { return };

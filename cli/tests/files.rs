@@ -20,7 +20,7 @@ use limitset::{
 };
 use support::{Name, Ran, limitset, run};
 
-/// A file that is gone afterwards.
+/// A temporary file, removed on drop.
 struct Toml(PathBuf);
 
 impl Toml {
@@ -78,7 +78,7 @@ fn what_is_exported_is_applied_again_to_the_letter() {
     let file = Toml::new(&text);
     let kept = run(&["apply", file.path(), "--json"]).ends(0);
     assert_eq!(actions(&kept), [(name.0.clone(), "keep".to_owned())]);
-    // The same under another name gives the same text.
+    // An equal set under another name exports equal text.
     let file = Toml::new(&text.replace(&*name, &copy));
     let created = run(&["apply", file.path(), "--json"]).ends(0);
     assert_eq!(actions(&created), [(copy.0.clone(), "create".to_owned())]);
@@ -158,20 +158,24 @@ fn a_file_that_makes_no_sense_is_pointed_at_before_anything_happens() {
         ("[x\n", "", "^"),
         (
             "[x]\nlimits = [\n  \"a=1\",\n  \"tokens=5/mni\"]\n",
-            "line 6, column 13: [x]: \"mni\" is no unit of time",
+            "line 6, column 13: [x]: unknown unit of time \"mni\"",
             "\n  |\n6 |   \"tokens=5/mni\"]\n  |             ^^^\n",
         ),
         ("[x]\nlimits = [\"令牌=5/mni\"]\n", "line 4, column 17: [x]: ", "\n  |                   ^^^\n"),
         ("[x]\nlimits = []\n", "line 4, column 10: [x]: a set without limits would limit nothing", "^^"),
         (
             "[x]\nlimits = [\"a=1\"]\ncooldown = { first = \"5\" }\n",
-            "line 5, column 24: [x]: expected a unit of time",
+            "line 5, column 24: [x]: unexpected end of input, expected a unit of time",
             "^",
         ),
         ("[x]\nlimits = [\"a=1\"]\ncooldown = { factor = 0.5 }\n", "line 3, column 2: [x]: the factor", "^"),
         ("[x]\nlimits = [\"b=1\", \"a=0\"]\n", "line 4, column 18: [x]: limit \"a\" has capacity 0", "^^^^^"),
         ("[x]\nlimits = [\"a=1\", \"a=1\"]\n", "line 4, column 18: [x]: two limits have the key", "^^^^^"),
-        ("[x]\nlimits = [\"a=1\"]\nmode = \"9\"\n", "line 5, column 8: [x]: mode \"9\" is no octal", "^^^"),
+        (
+            "[x]\nlimits = [\"a=1\"]\nmode = \"9\"\n",
+            "line 5, column 8: [x]: mode \"9\" is not an octal",
+            "^^^",
+        ),
         ("[x]\nlimits = [\"a=1\"]\nslots = 99999\n", "line 3, column 2: [x]: 99999 slots", "^"),
         ("[\"a b\"]\nlimits = [\"a=1\"]\n", "line 3, column 2: [a b]: ", "^^^^^"),
     ] {

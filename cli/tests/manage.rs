@@ -1,4 +1,4 @@
-//! Making, seeing, changing and removing sets, through the real binary.
+//! Creating, inspecting, changing and removing sets, through the real binary.
 
 #![allow(
     clippy::unwrap_used,
@@ -78,7 +78,7 @@ fn options_that_make_no_sense_say_what_to_use() {
     for (args, said) in [
         (&["--mode", "999"][..], "octal"),
         (&["--mode", "066"], "use 600 or 660"),
-        (&["--group", "no-such-group-here"], "there is no group"),
+        (&["--group", "no-such-group-here"], "unknown group"),
         (&["--order", "random"], "use arrival or any"),
         (&["--clock", "sundial"], "use monotonic or coarse or manual"),
         (&["--config", "region"], "KEY=VALUE"),
@@ -246,7 +246,7 @@ fn reset_and_cooldown_act_on_every_process() {
     assert_eq!((&cleared["cleared"], &cleared["slow_admissions"]), (&true.into(), &20.into()));
     assert_eq!(run(&["cooldown", &name, "--clear", "--json"]).ends(0).json()["cleared"], false);
     assert!(set.stats().unwrap().cooldown.remaining.is_none());
-    // The slow start goes on: one is admitted at once, and a gap follows it.
+    // The slow start continues: one request is admitted at once, and a gap follows it.
     run(&["reset", &name]).ends(0);
     set.try_acquire(()).unwrap().release().unwrap();
     let said = run(&["cooldown", &name, "--clear"]).ends(0).out();
@@ -287,7 +287,7 @@ fn rm_takes_away_what_is_damaged_only_by_force_and_never_a_strange_file() {
     let file = std::env::temp_dir().join(format!("limitset-cli-strange-{}", std::process::id()));
     fs::write(&file, vec![7; 5_000]).unwrap();
     let ran = run(&["rm", "--force", file.to_str().unwrap()]).ends(4);
-    assert!(ran.err().contains("does not begin as a segment does") && file.exists(), "{ran:?}");
+    assert!(ran.err().contains("does not begin like a segment") && file.exists(), "{ran:?}");
     fs::remove_file(&file).unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! `docs/cli.md` is what the command does: every command has its section, every example runs, and the JSON has the shape
-//! that is shown there.
+//! `docs/cli.md` matches the command: every command has its section, every example runs, and the JSON has the
+//! shape that the page shows.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ fn manual() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md")).unwrap()
 }
 
-/// The commands, as the command itself lists them.
+/// Returns the commands that `limitset help` lists.
 fn commands() -> Vec<String> {
     let help = run(&["--help"]).ends(0).out();
     let list = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
@@ -31,7 +31,7 @@ fn commands() -> Vec<String> {
     names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
 }
 
-/// Blocks of code, with their language.
+/// Returns the code blocks of a page, with their languages.
 fn blocks(text: &str) -> Vec<(&str, String)> {
     let mut found = Vec::new();
     let mut lines = text.lines();
@@ -44,12 +44,12 @@ fn blocks(text: &str) -> Vec<(&str, String)> {
     found
 }
 
-/// Where the shape of what was found differs from what is shown. `null` may be anything that is there at times; of lists
-/// the first elements are compared.
+/// Returns the place where the shape of the found JSON differs from the shown one. A shown `null` matches any
+/// value that is present. Of lists, the first elements are compared.
 fn differs(shown: &Value, found: &Value, at: &str) -> Option<String> {
     match (shown, found) {
         (Value::Null, _) | (_, Value::Null) => None,
-        // Their keys are the user's own.
+        // The user chooses these keys.
         _ if ["/config", "/holds", "/owes_reports", "/charged", "/taken"]
             .iter()
             .any(|end| at.ends_with(end)) =>
@@ -98,7 +98,7 @@ fn the_shapes_in_the_manual_are_what_is_printed() {
     let text = format!("[{}]\nlimits = {limits:?}\nconfig = {{ region = \"eu\" }}\n", &*web);
     fs::write(&file, &text).unwrap();
     run(&["apply", file.to_str().unwrap()]).ends(0);
-    // Another number, so that there is something to apply.
+    // Another capacity, so that there is a change to apply.
     fs::write(&file, text.replace("200000", "300000")).unwrap();
     let manual = manual();
     let blocks = blocks(&manual);
@@ -114,12 +114,12 @@ fn the_shapes_in_the_manual_are_what_is_printed() {
             other => other.to_owned(),
         };
         let args: Vec<_> = words.iter().map(own).collect();
-        // For what is at times only: somebody who holds something.
+        // Hold something, so that optional fields have a value.
         let held = LimitSet::attach(&*web).ok().filter(|_| words[0] == "show");
         let held = held.as_ref().map(|set| set.acquire([("tokens", 100)]).unwrap());
         let ran = run(&args.iter().map(String::as_str).collect::<Vec<_>>());
         drop(held);
-        // The output of what is run is its own.
+        // The output belongs to the command that is run.
         let mut found = if words[0] == "run" { ran.error_json() } else { ran.json() };
         if words[0] == "export" {
             let set = found.as_object_mut().unwrap().remove(&*web).unwrap();
@@ -187,7 +187,7 @@ fn the_manual_has_every_word_for_an_error() {
     let mut source = String::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut source);
     let manual = manual();
-    // An exit code, then its word.
+    // Each exit code is followed by its code for programs.
     let after = source.split("Exit::").skip(1).filter_map(|rest| rest.split_once(','));
     let after = after.filter(|(name, _)| name.chars().all(char::is_alphanumeric));
     let words = after.filter_map(|(_, rest)| rest.trim_start().strip_prefix('"')?.split_once('"'));

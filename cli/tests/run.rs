@@ -1,4 +1,5 @@
-//! `limitset run`: what a command under limits gets, holds and passes on, whoever is killed or stopped when.
+//! `limitset run`: what a wrapped command acquires, holds and passes on, also when the wrapper or the command
+//! is killed or stopped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 use support::{Name, limitset, run, watched};
 
-/// A set of one limit that is held.
+/// Creates a set with one resource limit.
 fn connections(about: &str, number: u64) -> (Name, LimitSet) {
     set(about, LimitSet::builder().limit(ResourceLimit::new("connections", number)))
 }
@@ -32,7 +33,7 @@ fn in_use(set: &LimitSet) -> u64 {
     set.stats().unwrap().limit("connections").unwrap().in_use
 }
 
-/// A wrapper under way around a shell script.
+/// A running wrapper around a shell script.
 struct Wrapped {
     child: Child,
     input: Option<ChildStdin>,
@@ -40,7 +41,7 @@ struct Wrapped {
 }
 
 impl Wrapped {
-    /// Starts it in a process group of its own, as a shell does. The script first says which process it is.
+    /// Starts the wrapper in its own process group, as a shell does. The script first prints its PID.
     fn start(name: &str, options: &[&str], script: &str) -> Self {
         let mut command = limitset();
         command.args(["run", name]).args(options).args(["--", "sh", "-c", &format!("echo $$; {script}")]);
@@ -56,7 +57,7 @@ impl Wrapped {
         line.trim_end().to_owned()
     }
 
-    /// The process of the script, once it runs.
+    /// Returns the PID of the script, once it runs.
     fn command(&mut self) -> Pid {
         Pid::from_raw(self.hear().parse().unwrap())
     }
@@ -76,7 +77,8 @@ impl Wrapped {
 
 impl Drop for Wrapped {
     fn drop(&mut self) {
-        // What a failed test leaves behind. The group is the wrapper's own, and its number its until it is waited for.
+        // Cleans up after a failed test. The group belongs to the wrapper, and its ID is not reused before
+        // the wait.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = nix::sys::signal::killpg(self.wrapper(), Signal::SIGKILL);
             let _ = self.child.wait();
@@ -84,20 +86,20 @@ impl Drop for Wrapped {
     }
 }
 
-/// The letter for what a process does; none if it is gone.
+/// Returns the state letter of a process; None if it is gone.
 fn state_of(process: Pid) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     stat.rsplit(')').next()?.trim_start().chars().next()
 }
 
-/// Waits for something that is certain to come, under the watchdog.
+/// Waits for a condition that is certain to come true, under the watchdog.
 fn until(what: impl Fn() -> bool) {
     while !what() {
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
 }
 
-/// Waits until the kernel is done with a process that is nobody's child here.
+/// Waits until the kernel has removed a process that is not a child of this one.
 fn until_gone(process: Pid) {
     until(|| state_of(process).is_none_or(|state| state == 'Z' || state == 'X'));
 }
@@ -200,10 +202,10 @@ fn a_command_that_cannot_be_run_is_127_or_126_and_costs_nothing() {
         fs::set_permissions(&script, fs::Permissions::from_mode(0o644)).unwrap();
         assert!(ran(script.to_str().unwrap()).ends(126).err().contains("not executable"));
         assert_eq!(set.stats().unwrap().limit("tokens").unwrap().granted, 0);
-        // Only the kernel can tell; what was charged by then is given back.
+        // Only the kernel can tell that this cannot be run; the charge is refunded.
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         let ran = ran(script.to_str().unwrap()).ends(127);
-        assert!(ran.err().contains("could not be started"), "{ran:?}");
+        assert!(ran.err().contains("cannot start"), "{ran:?}");
         fs::remove_dir_all(&folder).unwrap();
         let stats = set.stats().unwrap();
         let tokens = stats.limit("tokens").unwrap();
@@ -220,16 +222,16 @@ fn a_killed_wrapper_leaves_the_permits_to_the_command_until_that_ends() {
         let command = wrapped.command();
         kill(wrapped.wrapper(), Signal::SIGKILL).unwrap();
         assert_eq!(wrapped.end().signal(), Some(9));
-        assert_eq!(set.reap().unwrap(), 0, "they are not a dead one's");
+        assert_eq!(set.reap().unwrap(), 0, "the permits are not those of a dead participant");
         let said = run(&["rm", &name]).ends(5).err();
         assert!(said.contains(&format!("{} (run:sh, user", wrapped.wrapper())), "{said}");
-        assert!(said.contains("ended, but not what it ran"), "{said}");
+        assert!(said.contains("ended, but its command still runs"), "{said}");
         run(&["run", &name, "--timeout", "0", "--", "true"]).ends(75);
         wrapped.tell("go on");
         assert_eq!(wrapped.hear(), "done");
         assert_eq!(in_use(&set), 2);
         kill(command, Signal::SIGKILL).unwrap();
-        // Without a time: they must return.
+        // No timeout: the permits must return.
         run(&["run", &name, "--need", "connections=2", "--", "true"]).ends(0);
         assert_eq!(set.stats().unwrap().reaped_permits, 2);
     });
@@ -245,7 +247,7 @@ fn a_killed_command_is_128_and_its_signal_and_its_permits_return() {
             assert_eq!(wrapped.end().code(), Some(code));
             assert_eq!(in_use(&set), 0);
         }
-        // Real-time signals have a number only.
+        // Real-time signals have only a number.
         run(&["run", &name, "--", "sh", "-c", "kill -40 $$"]).ends(168);
         assert_eq!(in_use(&set), 0);
     });
@@ -266,7 +268,7 @@ fn signals_to_the_wrapper_reach_the_command_once() {
             (Signal::SIGWINCH, "WINCH"),
         ];
         for (signal, word) in signals {
-            // It goes on after the signal, and says in the end how many it had.
+            // The script continues after the signal, and exits with the number of signals it got.
             let script = format!(
                 "trap 'n=$((n+1)); echo got' {word}; echo ready; \
                  until [ \"$line\" = end ]; do read line && echo $line; done; exit $((10 + n))"
@@ -275,7 +277,7 @@ fn signals_to_the_wrapper_reach_the_command_once() {
             wrapped.command();
             assert_eq!(wrapped.hear(), "ready");
             kill(wrapped.wrapper(), signal).unwrap();
-            // A shell may only notice it when it has read a line.
+            // A shell may notice the signal only after it has read a line.
             loop {
                 wrapped.tell("more");
                 if wrapped.hear() == "got" {
@@ -286,7 +288,7 @@ fn signals_to_the_wrapper_reach_the_command_once() {
             assert_eq!(wrapped.end().code(), Some(11), "{word}");
             assert_eq!(in_use(&set), 0);
         }
-        // By default they end it, and that is what is passed on.
+        // By default these signals end the command, and the wrapper passes that on.
         for (signal, code) in [(Signal::SIGTERM, 143), (Signal::SIGINT, 130), (Signal::SIGHUP, 129)] {
             let mut wrapped = Wrapped::start(&name, &[], "exec sleep 1000");
             wrapped.command();
@@ -343,7 +345,7 @@ fn a_stop_of_one_of_them_is_not_the_others() {
         until(|| state_of(command) == Some('T'));
         assert_ne!(state_of(wrapper), Some('T'));
         kill(command, Signal::SIGCONT).unwrap();
-        // The wrapper stopped, and the command ends meanwhile.
+        // The wrapper is stopped, and the command ends meanwhile.
         kill(wrapper, Signal::SIGSTOP).unwrap();
         until(|| state_of(wrapper) == Some('T'));
         wrapped.tell("go on");

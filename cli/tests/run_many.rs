@@ -1,5 +1,5 @@
-//! Many `limitset run` in a shell script: never more commands at once than there are permits, and all get their turn,
-//! also while wrappers are killed.
+//! Many `limitset run` in a shell script: never more commands run at once than there are permits, and all get
+//! their turn, also while wrappers are killed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -16,8 +16,8 @@ use support::{Name, watched};
 const PROCESSES: usize = 20;
 const CONNECTIONS: u64 = 3;
 
-/// Each command notes when it has begun and when it is about to end; a line of this length is appended whole. With a
-/// seed, two of three wrappers are killed, some at once, some a little later.
+/// Each command logs its start and its end; a line of this length is appended atomically. With a seed, two of
+/// three wrappers are killed, some at once, some a little later.
 const SCRIPT: &str = r#"
 RANDOM=$SEED
 for i in {1..20}; do
@@ -57,7 +57,7 @@ impl Stage {
         Self { name, set, log }
     }
 
-    /// Runs the script; gives how many wrappers ended, were killed, and ended otherwise.
+    /// Runs the script. Returns how many wrappers ended well, were killed, and ended otherwise.
     fn run(&self, seed: u64) -> [usize; 3] {
         let mut command = Command::new("bash");
         command.args(["-c", SCRIPT]).env("LIMITSET", env!("CARGO_BIN_EXE_limitset"));
@@ -68,7 +68,7 @@ impl Stage {
         numbers.try_into().unwrap_or_else(|_| panic!("{output:?}"))
     }
 
-    /// How many commands began and ended; never too many ran at once.
+    /// Returns how many commands began and ended. Asserts that never too many ran at once.
     fn check(&self) -> (usize, usize) {
         let log = fs::read_to_string(&self.log).unwrap();
         let (mut began, mut ended) = (0, 0);
@@ -99,7 +99,7 @@ fn of_twenty_in_the_background_three_run_at_once_and_all_finish() {
         let stats = stage.set.stats().unwrap();
         let connections = stats.limit("connections").unwrap();
         assert_eq!((connections.in_use, connections.granted, stats.waiters), (0, PROCESSES as u64, 0));
-        assert_eq!(stats.reaped_permits, 0, "all of them returned what they held themselves");
+        assert_eq!(stats.reaped_permits, 0, "every wrapper released its own permits");
     });
 }
 
@@ -111,11 +111,11 @@ fn killed_wrappers_let_nobody_run_too_much_and_keep_nobody_waiting() {
             let [well, killed, otherwise] = stage.run(seed);
             assert_eq!((well + killed, otherwise), (PROCESSES, 0));
             assert!(killed > 0, "the script kills");
-            // Their permits are the commands' until those end.
+            // The commands hold the permits until they end.
             stage.set.acquire([("connections", CONNECTIONS)]).unwrap().release().unwrap();
             let (began, ended) = stage.check();
-            assert_eq!(began, ended, "all who began finished");
-            assert!(began >= well, "all who were left alone finished");
+            assert_eq!(began, ended, "every command that began finished");
+            assert!(began >= well, "every command whose wrapper was not killed finished");
             let stats = stage.set.stats().unwrap();
             assert_eq!((stats.limit("connections").unwrap().in_use, stats.waiters), (0, 0));
         }

@@ -1,4 +1,4 @@
-//! `limitset top`, and `run`, in a real terminal: tmux holds it, and says what is on its screen.
+//! `limitset top` and `run` in a real terminal: tmux provides it and captures its screen.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -14,13 +14,13 @@ use nix::unistd::Pid;
 
 use support::{Name, limitset, run, watched};
 
-/// A terminal of its own, gone at the end with everything in it.
+/// A separate terminal, closed on drop with everything in it.
 struct Terminal {
     socket: String,
 }
 
 impl Terminal {
-    /// None, loudly, where there is no tmux.
+    /// Opens a terminal. Returns None, with a message, if there is no tmux.
     fn open(test: &str, width: u32, height: u32) -> Option<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         if Command::new("tmux").arg("-V").output().is_err() {
@@ -30,7 +30,7 @@ impl Terminal {
         let socket = format!("limitset-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Relaxed));
         let it = Self { socket };
         let (width, height) = (width.to_string(), height.to_string());
-        // A shell without a history or a prompt of its own.
+        // A shell without history and with a fixed prompt.
         let shell = ["sh", "-c", "PS1='ready> ' exec sh -i"];
         it.tmux(
             &[&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height][..], &shell].concat(),
@@ -71,7 +71,7 @@ impl Terminal {
         self.tmux(&["display-message", "-p", &format!("#{{{name}}}")]).trim().to_owned()
     }
 
-    /// Waits for a picture, under the watchdog.
+    /// Waits until the screen matches, under the watchdog.
     fn until(&self, is_there: impl Fn(&str) -> bool) -> String {
         let mut rounds = 0;
         loop {
@@ -85,18 +85,18 @@ impl Terminal {
         }
     }
 
-    /// Waits for the end of `top`, and makes sure that the terminal is as it was.
+    /// Waits for the end of `top`, and checks that the terminal was restored.
     fn clean_end(&self, code: i32) {
         self.until(|screen| screen.contains(&format!("ended with {code}")));
         assert_eq!([self.flag("alternate_on"), self.flag("cursor_flag")], ["0", "1"]);
-        // Echo is on again, and lines are lines.
+        // Echo and line mode are on again.
         self.run("stty -a");
         let modes = self.until(|screen| screen.contains("-extproc"));
         let has = |mode: &str| modes.split_whitespace().any(|word| word == mode);
         assert!(["icanon", "echo", "isig"].into_iter().all(has), "{modes}");
     }
 
-    /// The process of the `top` that runs in it.
+    /// Returns the PID of the `top` that runs in the terminal.
     fn process(&self) -> Pid {
         let shell = self.flag("pane_pid");
         let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
@@ -110,7 +110,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Commands that hold permits until this is gone.
+/// Commands that hold permits until this is dropped.
 struct Holders(Vec<Child>);
 
 impl Holders {
@@ -145,7 +145,7 @@ fn is_stopped(process: Pid) -> bool {
     stat.rsplit(')').next().unwrap().trim_start().starts_with('T')
 }
 
-/// The whole line that begins with this.
+/// Returns the line that begins with this text.
 fn line<'a>(screen: &'a str, start: &str) -> &'a str {
     screen.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or_default()
 }
@@ -195,17 +195,17 @@ fn top_follows_what_changes_while_it_runs() {
         terminal.until(|screen| line(screen, "connections").contains("0/2") && !screen.contains("run:cat"));
         set.pause(Duration::from_secs(1_000)).unwrap();
         terminal.until(|screen| screen.contains("cooling down for"));
-        // Another set is selected, and its limits are shown.
+        // Select another set: its limits are shown.
         terminal.keys(&["Down"]);
         terminal.until(|screen| line(screen, "tokens").contains("0/1000"));
         terminal.keys(&["s"]);
         terminal.until(|screen| line(screen, "SET").contains("by use"));
         terminal.keys(&["r"]);
-        terminal.until(|screen| line(screen, "SET").contains("by use, turned"));
+        terminal.until(|screen| line(screen, "SET").contains("by use, reversed"));
         terminal.keys(&["Tab", "s"]);
         terminal.until(|screen| screen.contains("(by pid)"));
         terminal.keys(&["Space"]);
-        terminal.until(|screen| line(screen, "limitset top").contains("stands still"));
+        terminal.until(|screen| line(screen, "limitset top").contains("paused"));
         terminal.keys(&["C-c"]);
         terminal.clean_end(0);
     });
@@ -239,16 +239,16 @@ fn top_says_that_a_set_is_gone_and_goes_on() {
         terminal.top(&format!("{} {}", &*a, &*b));
         terminal.until(|screen| line(screen, "connections").contains("0/2"));
         set.remove().unwrap();
-        terminal.until(|screen| screen.contains("as it was last; now: there is no set"));
-        // Made anew, it is watched anew.
+        terminal.until(|screen| screen.contains("last known state; now: there is no set"));
+        // After the set is created again, it is watched again.
         let again = LimitSet::builder().limit(ResourceLimit::new("others", 5)).create(&a.0).unwrap();
         terminal.until(|screen| line(screen, "others").contains("0/5"));
-        // Something else is put in its place.
+        // Put another file in its place.
         drop(again);
         let other = a.path().with_extension("other");
         std::fs::write(&other, "no segment at all").unwrap();
         std::fs::rename(&other, a.path()).unwrap();
-        terminal.until(|screen| screen.contains("as it was last; now: "));
+        terminal.until(|screen| screen.contains("last known state; now: "));
         terminal.keys(&["q"]);
         terminal.clean_end(0);
     });
@@ -288,7 +288,7 @@ fn top_has_no_colours_where_they_are_not_wanted() {
         let (a, ..) = sets();
         let _holders = Holders::start(&a, 2);
         let coloured = || terminal.tmux(&["capture-pane", "-p", "-e"]);
-        // 39 and 49 are the terminal's own.
+        // 39 and 49 are the terminal's default colours.
         let has_colour = |text: &str| {
             let codes = text.split("\x1b[").skip(1).filter_map(|rest| rest.split('m').next());
             codes
@@ -333,7 +333,7 @@ fn run_is_stopped_continued_and_interrupted_from_the_terminal_as_its_command_is(
         let (a, set, ..) = sets();
         let in_use = || set.stats().unwrap().limit("connections").unwrap().in_use;
         let run = format!("{} run {}", env!("CARGO_BIN_EXE_limitset"), &*a);
-        // It counts its signals: what the terminal sends comes once.
+        // The script counts its signals: a signal from the terminal arrives once.
         let script = "trap 'n=$((n+1))' INT; echo begun; until read line; do :; done; echo $line after $n";
         terminal
             .run(&format!("clear; {run} -- sh -c '{}'; echo ended with $?", script.replace('\'', "'\\''")));
@@ -343,7 +343,7 @@ fn run_is_stopped_continued_and_interrupted_from_the_terminal_as_its_command_is(
         assert_eq!((in_use(), set.reap().unwrap()), (1, 0), "stopped is not dead");
         let wrapper = terminal.process();
         terminal.run("fg");
-        // A terminal forgets what was typed before Ctrl-C and not read yet.
+        // A terminal discards unread input on Ctrl-C.
         terminal.until(|_| !is_stopped(wrapper));
         terminal.keys(&["C-c"]);
         terminal.until(|screen| screen.contains("^C"));

@@ -53,14 +53,14 @@ fn simulate_compares_what_is_with_what_could_be() {
         let load = ["--need", "tokens=1500", "--every", "300ms", "--for", "10min"];
         let told = run(&[&what_if[..], &load, &["--json"]].concat()).ends(0).json();
         let admitted = |index: usize| told["scenarios"][index]["taken"]["tokens"].as_u64().unwrap();
-        // One burst and the rate until the last request at 599.7 s, less than one request short.
+        // One burst, and the rate until the last request at 599.7 s, less at most one request.
         assert!((2_009_000 - 1_499..=2_009_000).contains(&admitted(0)), "{}", admitted(0));
         assert_eq!(admitted(1), 3_000_000, "all that was asked for");
         let ran = run(&[&what_if[..], &load].concat()).ends(0);
         assert!(ran.out().contains("more would be admitted"), "{ran:?}");
         assert!(ran.out().contains('█') && ran.out().contains('░'), "{ran:?}");
         let unknown = run(&["simulate", "--limit", "a=1/s", "--what-if", "b=1/s"]).ends(2);
-        assert!(unknown.err().contains("there is a"), "{unknown:?}");
+        assert!(unknown.err().contains("keys of --limit are a"), "{unknown:?}");
     });
 }
 
@@ -74,7 +74,8 @@ fn simulate_plays_a_trace_and_says_which_line_is_wrong() {
             let limits = ["simulate", "--json", "--limit", "tokens=60/min", "--limit", "db=1"];
             run(&[&limits[..], &["--trace", path.to_str().unwrap()], more].concat())
         };
-        // The second waits for the connection, the third for tokens, and the fourth asks for more than there ever is.
+        // The second request waits for the connection, the third for tokens, and the fourth exceeds the
+        // maximum.
         let text = "time,tokens,hold\n0,50,2\n1,8,1\n1.5,10,\n2,61,\n";
         let told = trace(text, &["--wait", "1min", "--each"]).ends(0).json();
         let scenario = &told["scenarios"][0];
@@ -110,7 +111,7 @@ fn bench_counts_every_operation_of_every_worker() {
         let latency =
             ["p50", "p90", "p99", "p999", "max"].map(|key| run_of["latency_nanos"][key].as_u64().unwrap());
         assert!(latency.is_sorted() && latency[0] > 0, "{told}");
-        // Limits that are in the way are counted, and not exceeded.
+        // Limits that deny are counted, and not exceeded.
         let args = ["bench", "--json", "--seconds", "0.2", "--workers", "2", "--limit", "calls=10/h"];
         let told = run(&args).ends(0).json();
         assert_eq!(told["runs"][0]["granted"], 10);
@@ -150,7 +151,7 @@ fn the_demo_kills_a_worker_and_its_connection_comes_back() {
     });
 }
 
-/// Processes with this one as their group.
+/// Returns the processes of a process group.
 fn members(group: Pid) -> Vec<String> {
     let is_member = |entry: &fs::DirEntry| {
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
@@ -175,7 +176,7 @@ fn an_interrupted_demo_or_bench_leaves_nobody_behind() {
             let mut child = command.spawn().unwrap();
             let group = Pid::from_raw(i32::try_from(child.id()).unwrap());
             let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-            // The demo tells when it has workers; whoever runs a bench has them soon.
+            // The demo prints when it has workers; a bench has them soon after its start.
             if args[0] == "demo" {
                 output.find(|line| line.as_ref().unwrap().starts_with("1 ")).unwrap().unwrap();
             }

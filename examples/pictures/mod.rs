@@ -1,4 +1,4 @@
-//! A greedy client, and a picture of what it was admitted. Shared by the example `algorithms`, which writes the
+//! A greedy client, and a picture of its admissions. Shared by the example `algorithms`, which writes the
 //! pictures, and by `tests/pictures.rs`, which compares them.
 
 mod svg;
@@ -9,22 +9,24 @@ use std::time::Duration;
 
 use limitset::{Algorithm, CallLimit, Clock, LimitSet};
 
-/// Per second.
+/// The capacity per second.
 pub(crate) const CAPACITY: u64 = 10;
 pub(crate) const WINDOW: Duration = Duration::from_secs(1);
-/// When the client asks. It begins within a window, and after its pause it comes back shortly before an edge.
+/// The time in which the client sends requests. It begins within a window, and returns from its pause shortly
+/// before a window's edge.
 pub(crate) const ASKS: Range<Duration> = Duration::from_millis(250)..Duration::from_secs(4);
 pub(crate) const PAUSE: Range<Duration> = Duration::from_millis(1_500)..Duration::from_millis(2_800);
 
-/// What is in one picture.
+/// The subject of one picture.
 pub(crate) struct Scene {
     pub(crate) algorithm: Algorithm,
-    /// Most at once, where it is not the capacity.
+    /// The burst, if it differs from the capacity.
     pub(crate) burst: Option<u64>,
 }
 
 impl Scene {
-    /// One per algorithm. Bursts are chosen to show what each is for: with the same burst three of them are alike.
+    /// Returns one scene per algorithm. The bursts are chosen to show the purpose of each: with equal bursts
+    /// three of them are alike.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         Algorithm::ALL.iter().map(|algorithm| {
             let burst = match algorithm {
@@ -40,13 +42,13 @@ impl Scene {
         format!("ADMISSIONS-{}.svg", self.algorithm)
     }
 
-    /// Draws what the client was admitted.
+    /// Draws the client's admissions.
     pub(crate) fn picture(&self) -> Result<String, Box<dyn Error>> {
         Ok(svg::draw(self, &self.admissions()?))
     }
 
-    /// When the client was admitted: it asks for one unit again and again, and if it is refused, exactly when the
-    /// refusal says.
+    /// Returns the times of the client's admissions. It requests one unit again and again; after a denial it
+    /// retries exactly at the time that the denial gives.
     pub(crate) fn admissions(&self) -> Result<Vec<Duration>, Box<dyn Error>> {
         let mut limit = CallLimit::new(CAPACITY, WINDOW).algorithm(self.algorithm);
         if let Some(burst) = self.burst {
@@ -74,7 +76,8 @@ impl Scene {
     }
 }
 
-/// The largest number of admissions within one window, wherever it begins; without those exactly a window later.
+/// Returns the largest number of admissions within one window, wherever it begins. An admission exactly one
+/// window later does not count.
 pub(crate) fn most_in_a_window(admissions: &[Duration]) -> usize {
     let within =
         |from: &Duration| admissions.iter().filter(|at| (*from..*from + WINDOW).contains(*at)).count();

@@ -1,4 +1,4 @@
-//! Draws admissions over time, in whole tenths of a pixel, so that the bytes are the same everywhere.
+//! Draws admissions over time, in whole tenths of a pixel, so that the bytes are equal on every machine.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use limitset::Algorithm;
 
 use super::{ASKS, CAPACITY, PAUSE, Scene, WINDOW, most_in_a_window};
 
-/// The plot within the picture, in tenths of a pixel.
+/// The edges of the plot within the picture, in tenths of a pixel.
 const LEFT: u128 = 680;
 const RIGHT: u128 = 7_000;
 const TOP: u128 = 620;
@@ -42,7 +42,7 @@ fn title(scene: &Scene) -> String {
     format!("{:?}: {CAPACITY} per second{burst}, and a client that asks whenever it may", scene.algorithm)
 }
 
-/// Axes, window edges, the pause and the rate.
+/// Draws axes, window edges, the pause and the rate.
 fn plot(svg: &mut Svg, scene: &Scene) {
     let (from, to) = (x(PAUSE.start), x(PAUSE.end));
     svg.line(&format!(
@@ -85,7 +85,7 @@ fn legend(svg: &mut Svg, scene: &Scene) {
     }
 }
 
-/// The number of admissions as it grows, and a dot for each.
+/// Draws the number of admissions as it grows, and a dot for each.
 fn stairs(svg: &mut Svg, admissions: &[Duration]) {
     let mut path = format!("M{} {}", px(x(ASKS.start)), px(y(0)));
     let mut dots = String::new();
@@ -107,7 +107,7 @@ fn y(count: u128) -> u128 {
     BOTTOM - count * (BOTTOM - TOP) / TOP_COUNT
 }
 
-/// Tenths of a pixel, as text.
+/// Formats tenths of a pixel.
 fn px(tenths: u128) -> String {
     match tenths % 10 {
         0 => (tenths / 10).to_string(),

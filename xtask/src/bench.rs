@@ -1,6 +1,7 @@
-//! `cargo xtask bench` and `cargo xtask instructions`: what the product costs, in time and in instructions.
+//! `cargo xtask bench` and `cargo xtask instructions`: the cost of the product, in time and in instructions.
 //!
-//! The benches are a package with a workspace of its own, because their rivals are many: nothing else builds them.
+//! The benches are a package with its own workspace, because they depend on many rivals: no other command
+//! builds them.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -8,7 +9,7 @@ use std::process::{Command, ExitCode};
 
 use crate::test;
 
-/// Where the benches are, from the root.
+/// The manifest of the benches, relative to the root.
 const BENCHES: &str = "benches/Cargo.toml";
 
 /// Builds the benches and runs them with these arguments.
@@ -16,11 +17,11 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     run(&bench_line(args), &[])
 }
 
-/// Counts the instructions of the hot paths; writes them down if asked to.
+/// Counts the instructions of the hot paths; saves the counts with `--bless`.
 pub(crate) fn instructions(args: &[String]) -> io::Result<ExitCode> {
     let is_blessing = args.first().is_some_and(|argument| argument == "--bless");
     if let Some(unknown) = args.get(usize::from(is_blessing)) {
-        writeln!(io::stderr(), "xtask: `instructions` takes no argument but `--bless`, found `{unknown}`")?;
+        writeln!(io::stderr(), "xtask: unknown argument `{unknown}`: `instructions` takes only `--bless`")?;
         return Ok(ExitCode::from(crate::MISUSE));
     }
     let line = ["test", "--release", "-p", "hot-paths", "--test", "instructions", "--", "--nocapture"];
@@ -33,7 +34,7 @@ fn bench_line(args: &[String]) -> Vec<OsString> {
     fixed.into_iter().map(OsString::from).chain(args.iter().map(OsString::from)).collect()
 }
 
-/// Runs cargo at the root; its exit code becomes ours.
+/// Runs cargo at the root, and passes its exit code on.
 fn run(args: &[OsString], set: &[(&str, &str)]) -> io::Result<ExitCode> {
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
     let mut command = Command::new(cargo);

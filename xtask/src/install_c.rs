@@ -1,9 +1,10 @@
-//! `cargo xtask install-c --prefix DIR`: the header, the libraries and the pkg-config file of the C binding.
+//! `cargo xtask install-c --prefix DIR`: installs the header, the libraries and the pkg-config file of the C
+//! binding.
 //!
 //! ```text
 //! DIR/include/limitset.h
-//! DIR/lib/liblimitset.so.1       its soname; what programs that were linked with it look for
-//! DIR/lib/liblimitset.so         a link to it; what the linker looks for
+//! DIR/lib/liblimitset.so.1       the soname, which linked programs load
+//! DIR/lib/liblimitset.so         a link to it, for the linker
 //! DIR/lib/liblimitset.a
 //! DIR/lib/pkgconfig/limitset.pc
 //! ```
@@ -19,10 +20,10 @@ use crate::test;
 const USAGE: &str = "\
 usage: cargo xtask install-c --prefix DIR
 
-Builds the C binding and puts it under DIR; if DESTDIR is set, under that, for packages.
+Builds the C binding and installs it under DIR; if DESTDIR is set, under $DESTDIR/DIR, for packages.
 ";
 
-/// Builds and installs.
+/// Builds and installs the C binding.
 pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     let [flag, prefix] = args else {
         io::stderr().write_all(USAGE.as_bytes())?;
@@ -32,7 +33,7 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
         io::stderr().write_all(USAGE.as_bytes())?;
         return Ok(ExitCode::from(crate::MISUSE));
     }
-    // The file for pkg-config must not depend on where somebody stands.
+    // The pkg-config file must not depend on the current directory.
     let prefix = std::path::absolute(prefix)?;
     let Some(built) = build()? else { return Ok(ExitCode::FAILURE) };
     let source = test::root().join("ffi/c");
@@ -49,7 +50,7 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Builds the libraries; gives the folder they are in, or none if that failed.
+/// Builds the libraries. Returns the folder they are in, or None if the build failed.
 fn build() -> io::Result<Option<PathBuf>> {
     let cargo = env::var_os("CARGO").unwrap_or("cargo".into());
     let line = ["build", "--release", "-p", "limitset-c"];
@@ -58,7 +59,7 @@ fn build() -> io::Result<Option<PathBuf>> {
     Ok(status.success().then(|| test::root().join(target).join("release")))
 }
 
-/// `prefix`, under another root if there is one.
+/// Returns `prefix`, under another root if there is one.
 fn below(root: Option<&OsStr>, prefix: &Path) -> PathBuf {
     match root.filter(|root| !root.is_empty()) {
         Some(root) => Path::new(root).join(prefix.strip_prefix("/").unwrap_or(prefix)),
@@ -69,7 +70,7 @@ fn below(root: Option<&OsStr>, prefix: &Path) -> PathBuf {
 fn abi_version(source: &str) -> io::Result<u32> {
     let line = source.lines().find_map(|line| line.strip_prefix("pub const LIMITSET_ABI_VERSION: u32 = "));
     let number = line.and_then(|line| line.strip_suffix(';')?.parse().ok());
-    number.ok_or_else(|| io::Error::other("ffi/c/src/abi.rs does not say LIMITSET_ABI_VERSION"))
+    number.ok_or_else(|| io::Error::other("cannot find LIMITSET_ABI_VERSION in ffi/c/src/abi.rs"))
 }
 
 fn pkg_config(template: &str, prefix: &Path) -> String {
@@ -77,7 +78,7 @@ fn pkg_config(template: &str, prefix: &Path) -> String {
     filled.replace("@VERSION@", env!("CARGO_PKG_VERSION"))
 }
 
-/// Writes a file whole and then gives it its name: a program that uses the old one keeps it.
+/// Writes a file under a temporary name and then renames it: a program that uses the old file keeps it.
 fn put(bytes: &[u8], path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let folder = path.parent().unwrap_or(Path::new("/"));

@@ -1,13 +1,13 @@
-//! Looks for segments that tests forgot to remove.
+//! Finds segments that tests did not remove.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::{fs, io};
 
-/// Where the product keeps its segments.
+/// The folder in which the product keeps its segments.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
-/// The names in `folder` that a test gave: `limitset.*test*`.
+/// Returns the names in `folder` that tests use: `limitset.*test*`.
 pub(crate) fn find(folder: &Path) -> io::Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir(folder)? {

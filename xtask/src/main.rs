@@ -1,6 +1,6 @@
-//! The project's own commands. `cargo xtask test` runs every check, the same as CI;
-//! `cargo xtask test loom` runs one part of it; `cargo xtask prove` runs the proofs at full depth;
-//! `cargo xtask bench` measures; `cargo xtask pictures` makes the pictures of the command.
+//! The project's own commands. `cargo xtask test` runs every check that CI runs; `cargo xtask test loom` runs
+//! one part of it; `cargo xtask prove` runs the proofs at full depth; `cargo xtask bench` measures; `cargo
+//! xtask pictures` draws the pictures of the command.
 //!
 //! A new subcommand is one row in `COMMANDS`; a new test part is one row in `parts::PARTS`.
 
@@ -19,7 +19,7 @@ mod test;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// The exit code for a command line that makes no sense.
+/// The exit code for an invalid command line.
 const MISUSE: u8 = 2;
 
 struct Subcommand {
@@ -33,7 +33,7 @@ const COMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "test",
         usage: "test [PART...]",
-        about: "run all parts, or only those named",
+        about: "run all parts, or only the named ones",
         run: test::command,
     },
     Subcommand {
@@ -45,13 +45,13 @@ const COMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "bench",
         usage: "bench [--quick] [--only NAME] [--out DIR]",
-        about: "measure beside rivals, and write benches/RESULTS.md",
+        about: "measure against rivals, and write benches/RESULTS.md",
         run: bench::command,
     },
     Subcommand {
         name: "instructions",
         usage: "instructions [--bless]",
-        about: "count the instructions of the hot paths; with --bless write them down",
+        about: "count the instructions of the hot paths; --bless saves the counts",
         run: bench::instructions,
     },
     Subcommand {
@@ -69,7 +69,7 @@ const COMMANDS: &[Subcommand] = &[
     Subcommand {
         name: "pictures",
         usage: "pictures",
-        about: "make docs/pictures/top.svg and demo.svg from what the command prints, in tmux",
+        about: "draw docs/pictures/top.svg and demo.svg from the command's output in tmux",
         run: pictures::command,
     },
 ];

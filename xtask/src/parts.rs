@@ -1,4 +1,4 @@
-//! The table of test parts: what each one runs, in the order they run.
+//! The table of test parts and their commands, in the order in which they run.
 
 use std::path::Path;
 use std::{fs, io};
@@ -10,11 +10,11 @@ pub(crate) struct Part {
     pub(crate) work: Work,
 }
 
-/// What a part does, and so how it counts.
+/// The work of a part, which decides how it is counted.
 pub(crate) enum Work {
     /// Commands that succeed or fail as a whole: one check.
     Check(fn() -> Vec<Step>),
-    /// Commands whose output says which tests ran; given the repository's root.
+    /// Commands whose output lists the tests that ran. The function gets the repository's root.
     Tests(fn(&Path) -> io::Result<Vec<Step>>),
     /// No segment of a test may outlive the run: one check.
     Leftovers,
@@ -24,13 +24,13 @@ pub(crate) enum Work {
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Step {
     pub(crate) args: Vec<String>,
-    /// The component that provides the cargo subcommand, where it is not cargo's own.
+    /// The component that provides the cargo subcommand, if cargo itself does not.
     pub(crate) component: Option<&'static str>,
-    /// Added to RUSTDOCFLAGS, after what the caller has already set there.
+    /// Flags that are appended to the caller's RUSTDOCFLAGS.
     pub(crate) rustdoc_flags: Option<&'static str>,
 }
 
-/// The Python binding: a workspace of its own.
+/// The manifest of the Python binding, which has its own workspace.
 const PYTHON: &str = "ffi/python/Cargo.toml";
 
 pub(crate) const PARTS: &[Part] = &[
@@ -59,7 +59,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "unit",
-        about: "unit tests, and the integration tests that need no part of their own",
+        about: "unit tests, and the integration tests without a separate part",
         work: Work::Tests(unit),
     },
     Part {
@@ -114,7 +114,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "workers",
-        about: "supervised workers, and what is told to tracing",
+        about: "supervised workers, and the events for tracing",
         work: Work::Tests(|_| {
             let prefork = cargo(&["test", "-p", "limitset", "--test", "prefork", "--", "--nocapture"]);
             let events = cargo(&["test", "-p", "limitset", "--features", "tracing", "--test", "events"]);
@@ -131,7 +131,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "interop",
-        about: "beside the crates shared_memory and raw_sync",
+        about: "interoperation with the crates shared_memory and raw_sync",
         work: Work::Tests(|_| {
             let features = ["--features", "shared_memory,raw_sync"];
             let tests = cargo(&["test", "--release", "-p", "limitset"]).and(&features);
@@ -164,7 +164,7 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "crash",
-        about: "a process dies at any instruction, the rest carry on",
+        about: "a process dies at any instruction, the others carry on",
         work: Work::Tests(|_| {
             let args = ["test", "--release", "--no-fail-fast", "-p", "limitset"];
             let tests = ["crash_step", "crash_set", "crash_queue", "crash_work", "crash_kill"]
@@ -174,9 +174,9 @@ pub(crate) const PARTS: &[Part] = &[
     },
     Part {
         name: "instructions",
-        about: "hot paths take no more instructions than benches/instructions.txt says",
+        about: "hot paths take no more instructions than in benches/instructions.txt",
         work: Work::Tests(|_| {
-            // Only the test: the program has none of its own.
+            // Only the integration test: the program has no tests.
             let args = ["test", "--release", "-p", "hot-paths", "--test", "instructions"];
             Ok(vec![cargo(&args).and(&["--", "--nocapture"])])
         }),
@@ -195,7 +195,7 @@ pub(crate) const PARTS: &[Part] = &[
     Part { name: "leftovers", about: "the tests left no segment in /dev/shm", work: Work::Leftovers },
 ];
 
-/// The parts and what they check, for people.
+/// Returns the list of parts for the help text.
 pub(crate) fn list() -> String {
     let mut text = String::from("parts of `test`, in order:\n");
     for part in PARTS {
@@ -204,8 +204,8 @@ pub(crate) fn list() -> String {
     text
 }
 
-/// The parts named, in the table's order; all of them when none is named.
-/// The error is the first name that is no part.
+/// Returns the named parts in the table's order, or all parts if no name is given. The error is the first
+/// unknown name.
 pub(crate) fn select(names: &[String]) -> Result<Vec<&'static Part>, &str> {
     if let Some(unknown) = names.iter().find(|name| !PARTS.iter().any(|part| part.name == *name)) {
         return Err(unknown);
@@ -229,12 +229,12 @@ fn unit(root: &Path) -> io::Result<Vec<Step>> {
     for name in unit_test_files(&root.join("tests"))? {
         product = product.and(&["--test", &name]);
     }
-    // Captured output of passing tests is shown at the end, or SKIPPED lines would be lost.
+    // Show the captured output of passing tests at the end, or SKIPPED lines would be lost.
     let show = ["--", "--show-output"];
     Ok(vec![product.and(&show), cargo(&["test", "-p", "xtask"]).and(&show)])
 }
 
-/// Integration tests that have a part of their own, besides those whose names begin with `crash`.
+/// Integration tests that have a separate part, besides those whose names begin with `crash`.
 const OWN_PARTS: &[&str] = &[
     "batch",
     "events",
@@ -249,7 +249,7 @@ const OWN_PARTS: &[&str] = &[
     "world",
 ];
 
-/// The integration tests in `folder`, but for those that have a part of their own.
+/// Returns the integration tests in `folder`, except those that have a separate part.
 fn unit_test_files(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {

@@ -1,5 +1,5 @@
-//! `cargo xtask pictures`: docs/pictures/top.svg and demo.svg, from what the command really prints. tmux is the terminal;
-//! what is on its screen becomes SVG. Processes, sets and deaths in the pictures are real.
+//! `cargo xtask pictures`: draws docs/pictures/top.svg and demo.svg from the command's real output. tmux is
+//! the terminal, and its screen becomes SVG. Processes, sets and deaths in the pictures are real.
 
 mod svg;
 
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use crate::test;
 
-/// Longer than anything takes here.
+/// The timeout for a picture, longer than any step takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Makes both pictures.
+/// Draws both pictures.
 pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     if let Some(unknown) = args.first() {
-        writeln!(io::stderr(), "xtask: `pictures` takes no argument, found `{unknown}`")?;
+        writeln!(io::stderr(), "xtask: unknown argument `{unknown}`: `pictures` takes none")?;
         return Ok(ExitCode::from(crate::MISUSE));
     }
     let root = test::root();
@@ -31,7 +31,7 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let scene = Scene::new(target.join("release"))?;
-    write(&root, "demo", "What `limitset demo` prints", &scene.demo()?)?;
+    write(&root, "demo", "The output of `limitset demo`", &scene.demo()?)?;
     write(&root, "top", "`limitset top` while ten processes share eight connections", &scene.top()?)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -42,7 +42,7 @@ fn write(root: &Path, name: &str, title: &str, screen: &str) -> io::Result<()> {
     writeln!(io::stdout(), "wrote docs/pictures/{name}.svg")
 }
 
-/// A folder with commands of telling names, and a terminal.
+/// A terminal, and a folder with commands that have descriptive names.
 struct Scene {
     folder: PathBuf,
     binaries: PathBuf,
@@ -87,7 +87,7 @@ impl Scene {
             loops.push(Loop::start(self, "limitset run postgres -- report 2")?);
         }
         self.open(96, 24, "limitset top openai postgres")?;
-        // The sparklines need a past.
+        // The sparklines need a history.
         thread::sleep(Duration::from_secs(15));
         let screen = self.until(|screen| screen.contains("100%") && screen.contains("connections=1"));
         self.close();
@@ -129,7 +129,7 @@ impl Scene {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        Err(io::Error::other("the picture did not come"))
+        Err(io::Error::other("timed out: the expected screen did not appear"))
     }
 
     fn close(&self) {
@@ -144,7 +144,7 @@ impl Drop for Scene {
     }
 }
 
-/// A set of somebody's name is not touched; this one is gone at the end.
+/// A set for the pictures, removed on drop. Creating it fails if a set of that name exists.
 struct Set<'a> {
     scene: &'a Scene,
     name: &'a str,
@@ -160,7 +160,9 @@ impl<'a> Set<'a> {
         if command.status()?.success() {
             return Ok(Self { scene, name });
         }
-        Err(io::Error::other(format!("the set {name} cannot be made: is there one of that name?")))
+        Err(io::Error::other(format!(
+            "cannot create set {name}: remove the existing set of that name with `limitset rm {name}`"
+        )))
     }
 }
 
@@ -171,12 +173,12 @@ impl Drop for Set<'_> {
     }
 }
 
-/// A command again and again, until this is dropped or the command fails.
+/// Runs a command in a loop until this is dropped or the command fails.
 struct Loop(Child);
 
 impl Loop {
     fn start(scene: &Scene, line: &str) -> io::Result<Self> {
-        // Not for ever, should nobody be left to end it.
+        // The loop is finite, so that it ends even if this process is killed.
         let mut command = scene.shell(&format!("for i in $(seq 60); do {line} || exit; done"));
         command.stdin(Stdio::null()).stderr(Stdio::null());
         Ok(Self(command.spawn()?))

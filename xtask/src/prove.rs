@@ -1,7 +1,7 @@
-//! `cargo xtask prove`: runs every proof at full depth and writes what was found to docs/proof.md. With `--usual` it
-//! goes only as deep as the tests do.
+//! `cargo xtask prove`: runs every proof at full depth and writes the findings to docs/proof.md. With
+//! `--usual` it goes only as deep as the tests do.
 //!
-//! Tests state what they found on lines `PROOF promises | what | result`; promises are numbers of the table
+//! Tests print their findings on lines `PROOF promises | what | result`; promises are numbers of the table
 //! below, separated by commas, or `mutants`.
 
 use std::fmt::Write as _;
@@ -12,22 +12,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::report::Outcome;
 use crate::{parts, test};
 
-/// Parts that prove something about the product, as opposed to the state of its source.
+/// Parts that prove a property of the product, as opposed to the state of its source.
 const PROVING: &[&str] =
     &["unit", "processes", "hammer", "waiting", "workers", "batch", "interop", "loom", "crash"];
 
-/// What the product promises. A number without a line of proof is stated as such.
+/// The promises of the product. The page says so if a promise has no line of proof.
 const PROMISES: &[(&str, &str)] = &[
-    ("All or none", "a change of several words is made wholly or not at all, whoever dies when"),
-    ("Never over-admit", "no schedule of processes, threads, kills and forks hands out more than there is"),
     (
-        "A death hurts nobody",
-        "SIGKILL at any instruction hangs nobody, leaks nothing, leaves nothing half done",
+        "All or none",
+        "a change of several words is made completely or not at all, whichever process dies and whenever",
     ),
-    ("A fork is safe", "a child is a participant of its own and never releases what its parent holds"),
+    (
+        "Never over-admit",
+        "no schedule of processes, threads, kills and forks grants more than the limits allow",
+    ),
+    (
+        "A death harms no other process",
+        "SIGKILL at any instruction blocks no other process, leaks nothing, leaves nothing half done",
+    ),
+    ("A fork is safe", "a child is a separate participant and never releases its parent's permits"),
     ("Never a lie", "busy, removed, not now and never are different answers"),
-    ("Bad bytes are an error", "a typed one; never a crash, never for ever"),
-    ("No starvation", "blocked acquirers are served in order of arrival"),
+    ("Bad bytes are an error", "a typed error; never a crash, never an endless loop"),
+    ("No starvation", "waiters are granted in order of arrival"),
     ("Exact arithmetic", "the long-run error of a rate is zero"),
 ];
 
@@ -35,13 +41,16 @@ const PROMISES: &[(&str, &str)] = &[
 pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     let is_usual = args.first().is_some_and(|argument| argument == "--usual");
     if let Some(unknown) = args.get(usize::from(is_usual)) {
-        writeln!(io::stderr(), "xtask: `prove` takes no argument but `--usual`, found `{unknown}`")?;
+        writeln!(io::stderr(), "xtask: unknown argument `{unknown}`: `prove` takes only `--usual`")?;
         return Ok(ExitCode::from(crate::MISUSE));
     }
     let chosen: Vec<_> = parts::PARTS.iter().filter(|part| PROVING.contains(&part.name)).collect();
     let outcomes = test::run_parts(&chosen, !is_usual)?;
     if !outcomes.iter().all(Outcome::ok) {
-        writeln!(io::stderr(), "xtask: something did not hold; docs/proof.md is left as it was")?;
+        writeln!(
+            io::stderr(),
+            "xtask: a proof failed; docs/proof.md was not changed: see the failures above"
+        )?;
         return Ok(ExitCode::FAILURE);
     }
     let path = test::root().join("docs/proof.md");
@@ -50,7 +59,7 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// When, and with what.
+/// Returns the date and the versions of the run, for the page.
 fn circumstances() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -69,7 +78,7 @@ fn first_line(command: &mut Command) -> String {
     String::from_utf8_lossy(&output).lines().next().unwrap_or("unknown").to_owned()
 }
 
-/// Year, month and day of a Unix time.
+/// Returns year, month and day of a Unix time.
 fn date(seconds: u64) -> String {
     // Days from 0000-03-01, in eras of 400 years: the calendar repeats, and leap days come last in a year.
     let days = seconds / 86_400 + 719_468;
@@ -96,9 +105,9 @@ fn page(outcomes: &[Outcome], circumstances: &str, is_usual: bool) -> String {
         .flat_map(|outcome| outcome.proofs.iter().filter_map(|line| parse(outcome.part, line)))
         .collect();
     let (command, depth) = if is_usual {
-        ("cargo xtask prove --usual", "Without `--usual` it goes deeper")
+        ("cargo xtask prove --usual", "Without `--usual` the tests go deeper")
     } else {
-        ("cargo xtask prove", "The usual test run does the same with fewer rounds")
+        ("cargo xtask prove", "The usual test run has fewer rounds")
     };
     let mut text = format!(
         "# Proof\n\nWritten by `{command}`: {circumstances}. Every number is from that run. {depth}.\n"
@@ -108,8 +117,8 @@ fn page(outcomes: &[Outcome], circumstances: &str, is_usual: bool) -> String {
         let _ = write!(text, "\n## {number}. {promise}\n\n{}.\n\n", capitalised(meaning));
         text += &table(proofs.iter().filter(|proof| proof.promises.contains(&number.as_str())));
     }
-    text += "\n## Mutants\n\nOne thing is broken at a time, in the environment of the protocol and not in its \
-             source; each must be caught.\n\n";
+    text += "\n## Mutants\n\nEach mutant breaks one thing in the environment of the protocol, not in its \
+             source. Every mutant must be caught.\n\n";
     text += &table(proofs.iter().filter(|proof| proof.promises.contains(&"mutants")));
     text += "\n## Tests run\n\n| command | passed | skipped | seconds |\n| --- | ---: | ---: | ---: |\n";
     for outcome in outcomes {
@@ -135,7 +144,7 @@ fn table<'a>(proofs: impl Iterator<Item = &'a Proof<'a>>) -> String {
     if text.is_empty() {
         return "Nothing in the product to check yet.\n".to_owned();
     }
-    format!("| what was tried | what was found | command |\n| --- | --- | --- |\n{text}")
+    format!("| test | finding | command |\n| --- | --- | --- |\n{text}")
 }
 
 fn capitalised(text: &str) -> String {

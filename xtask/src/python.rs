@@ -1,7 +1,7 @@
 //! `cargo xtask python`: builds the Python binding, installs it into a virtual environment under `target/`, and runs
 //! its tests there. One part of `cargo xtask test`.
 //!
-//! Where pip cannot install what the tests need, it says so and only builds.
+//! If pip cannot install the requirements of the tests, it says so and only builds.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use std::{env, fs};
 
 use crate::test;
 
-/// Where the binding is, from the root.
+/// The folder of the binding, relative to the root.
 const BINDING: &str = "ffi/python";
 
-/// Builds, installs and tests; arguments go to pytest.
+/// Builds, installs and tests the binding. The arguments go to pytest.
 pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     let root = test::root();
     let place = Place::new(&root);
-    // Without pip: the extension, and the program in Rust that runs beside Python in the tests.
+    // Needs no pip: the extension, and the Rust program that runs beside Python in the tests.
     if !ran(cargo().args(["build", "--release", "--locked", "--lib", "--examples"]).args(place.manifest()))? {
         writeln!(io::stdout(), "test the_binding_builds ... FAILED")?;
         return Ok(ExitCode::FAILURE);
@@ -26,12 +26,12 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     writeln!(io::stdout(), "test the_binding_builds ... ok")?;
     if let Err(why) = place.make_environment() {
         writeln!(io::stdout(), "SKIPPED the tests of the Python binding: {why}")?;
-        // As a harness counts: what says that it skips has passed.
+        // Counted as a test harness does: a skipped test has passed.
         writeln!(io::stdout(), "test result: ok. 2 passed; 0 failed; 0 ignored")?;
         return Ok(ExitCode::SUCCESS);
     }
     writeln!(io::stdout(), "test result: ok. 1 passed; 0 failed; 0 ignored")?;
-    // As users do it.
+    // Install it as users do.
     let pip = ["-m", "pip", "install", "--quiet", "--no-deps", "--force-reinstall"];
     let mut install = place.python();
     install.args(pip).arg(root.join(BINDING)).env("CARGO_TARGET_DIR", &place.target);
@@ -42,12 +42,12 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     tests.args(["-m", "pytest", "--timeout=150", "--durations=5", "-q"]).args(args);
     tests.current_dir(root.join(BINDING).join("tests"));
     tests.env("LIMITSET_PEER", place.target.join("release/examples/peer"));
-    // Nothing is written beside the sources.
+    // Write no bytecode beside the sources.
     tests.env("PYTHONDONTWRITEBYTECODE", "1");
     Ok(if ran(&mut tests)? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Where things are built and installed.
+/// The folders for building and installing.
 struct Place {
     target: PathBuf,
     environment: PathBuf,
@@ -76,7 +76,8 @@ impl Place {
         Command::new(self.environment.join("bin/python"))
     }
 
-    /// Makes the virtual environment, unless it is there with what the tests need; the error says why not.
+    /// Creates the virtual environment, unless one with all requirements exists. The error is the reason of a
+    /// failure.
     fn make_environment(&self) -> Result<(), String> {
         let wanted = fs::read_to_string(&self.requirements).map_err(|error| error.to_string())?;
         let stamp = self.environment.join("requirements.txt");
@@ -86,9 +87,7 @@ impl Place {
         let mut make = Command::new("python3");
         make.args(["-m", "venv", "--clear"]).arg(&self.environment);
         if !ran(&mut make).map_err(|error| format!("python3: {error}"))? {
-            return Err(
-                "python3 cannot make a virtual environment (is its package venv installed?)".to_owned()
-            );
+            return Err("python3 cannot create a virtual environment: install its package venv".to_owned());
         }
         let mut install = self.python();
         install
@@ -107,7 +106,7 @@ fn cargo() -> Command {
     command
 }
 
-/// Runs it with our output; whether it succeeded.
+/// Runs the command with the output of this process. Returns whether it succeeded.
 fn ran(command: &mut Command) -> io::Result<bool> {
     Ok(command.status()?.success())
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use crate::tally::Counts;
 
-/// How one part ended.
+/// The outcome of one part.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) part: &'static str,
     pub(crate) counts: Counts,
     /// One line for each skipped test.
     pub(crate) skips: Vec<String>,
-    /// What its tests stated, for `prove`.
+    /// The findings of its tests, for `prove`.
     pub(crate) proofs: Vec<String>,
-    /// Why the part failed, beyond the tests that did.
+    /// The problems of the part, besides failed tests.
     pub(crate) problems: Vec<String>,
     pub(crate) elapsed: Duration,
 }
@@ -24,7 +24,8 @@ impl Outcome {
     }
 }
 
-/// One line for each part, every skip and problem again, the total; the counts alone come last.
+/// Returns the summary: one line for each part, every skip and problem, the total, and the counts in the last
+/// line.
 pub(crate) fn summary(outcomes: &[Outcome], elapsed: Duration) -> String {
     let mut text = String::from("\nsummary\n");
     text +=

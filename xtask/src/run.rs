@@ -1,4 +1,4 @@
-//! Runs a command and hands over its output while it comes.
+//! Runs a command and passes its output on as it arrives.
 
 use std::io::{self, Read};
 use std::process::{Command, ExitStatus, Stdio};
@@ -6,21 +6,21 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often to look whether the command has ended while it is silent.
+/// The interval at which a silent command is polled for its end.
 const POLL: Duration = Duration::from_millis(100);
 
-/// How long its output may stay open, silent, after the command has ended.
+/// How long the output may stay open and silent after the command has ended.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// How a command ended.
 #[derive(Debug)]
 pub(crate) struct Ending {
     pub(crate) status: ExitStatus,
-    /// A process it started outlives it and still holds its output open.
+    /// A process that the command started outlives it and still holds the output open.
     pub(crate) survivor: bool,
 }
 
-/// Runs `command` without input; `take` gets stdout and stderr in the order they were written.
+/// Runs `command` without input. `take` gets stdout and stderr in the order in which they were written.
 pub(crate) fn stream(command: Command, take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<Ending> {
     stream_with_grace(command, take, GRACE)
 }
@@ -33,7 +33,7 @@ fn stream_with_grace(
     let (reader, writer) = io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
-    // The command owns our copies of the pipe's writing end: the reader would never see the end.
+    // The command owns copies of the pipe's writing end: with them open, the reader would never see the end.
     drop(command);
 
     let (sender, chunks) = mpsc::channel();
@@ -117,6 +117,6 @@ mod tests {
         let (ending, output) = shell("sleep 20 & echo $!", Duration::from_millis(50));
         assert!(ending.survivor);
         let killed = Command::new("kill").arg(output.trim()).status().unwrap();
-        assert!(killed.success(), "the sleeper had ended: it was waited for");
+        assert!(killed.success(), "the background process had ended: the run waited for it");
     }
 }

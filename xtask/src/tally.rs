@@ -1,4 +1,4 @@
-//! Reads what test harnesses print (libtest and libtest-mimic share the format) and counts.
+//! Reads the output of test harnesses (libtest and libtest-mimic share the format) and counts.
 //!
 //! A test that cannot run here prints a line that starts with `SKIPPED ` and returns. The harness
 //! then counts it as passed; the tally counts it as skipped instead. Tests that the harness itself
@@ -9,7 +9,7 @@
 
 use std::fmt;
 
-/// How many tests, or checks, ended in each way.
+/// The number of tests, or checks, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,
@@ -18,7 +18,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Whether any test ran to a verdict.
+    /// Returns whether any test ran to a verdict.
     pub(crate) fn any_ran(&self) -> bool {
         self.passed + self.failed > 0
     }
@@ -42,20 +42,20 @@ impl fmt::Display for Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     unfinished_line: Vec<u8>,
-    /// As the harness saw it; its "ignored" is our "skipped".
+    /// The counts of the harness; its "ignored" is "skipped" here.
     reported: Counts,
     skipped_lines: usize,
     skips: Vec<String>,
     proofs: Vec<String>,
 }
 
-/// What one command's output said.
+/// The findings in one command's output.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) counts: Counts,
     /// A line for every skipped test.
     pub(crate) skips: Vec<String>,
-    /// What stood behind `PROOF`.
+    /// The texts after `PROOF`.
     pub(crate) proofs: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Tally {
     }
 }
 
-/// `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; ...`
+/// Parses `test result: ok. 5 passed; 0 failed; 1 ignored; 0 measured; ...`
 fn result_line(line: &str) -> Option<Counts> {
     let (verdict, fields) = line.strip_prefix("test result: ")?.split_once(". ")?;
     if verdict != "ok" && verdict != "FAILED" {
@@ -116,7 +116,7 @@ fn result_line(line: &str) -> Option<Counts> {
     Some(Counts { passed: field("passed")?, failed: field("failed")?, skipped: field("ignored")? })
 }
 
-/// Splits `test NAME ... REST`; a line that names no test is all rest.
+/// Splits `test NAME ... REST`. A line without a test name is all rest.
 fn after_test_name(line: &str) -> (&str, &str) {
     match line.strip_prefix("test ").and_then(|line| line.split_once(" ... ")) {
         // Two threads may print at once: a second name can follow the first.
@@ -126,7 +126,7 @@ fn after_test_name(line: &str) -> (&str, &str) {
     }
 }
 
-/// Drops terminal escape sequences (from ESC to a letter), which `CARGO_TERM_COLOR=always` adds.
+/// Removes terminal escape sequences (from ESC to a letter), which `CARGO_TERM_COLOR=always` adds.
 fn without_colours(line: &str) -> String {
     let mut plain = String::with_capacity(line.len());
     let mut chars = line.chars();
@@ -189,7 +189,7 @@ test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; 
 error: test failed, to rerun pass `-p limitset --lib`
 ";
 
-    /// `--show-output` prints what passing tests wrote after the last of them.
+    /// `--show-output` prints the output of passing tests after the last of them.
     const SHOWN: &str = "\
 running 2 tests
 test a ... ok

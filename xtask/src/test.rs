@@ -1,4 +1,4 @@
-//! `cargo xtask test`: runs the parts, counts what their output says, sums up.
+//! `cargo xtask test`: runs the parts, counts the tests in their output, and prints a summary.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -13,7 +13,7 @@ use crate::report::{Outcome, summary};
 use crate::run;
 use crate::tally::{Counts, Tally};
 
-/// Runs the parts named in `args`, or all; the exit code is 0 only when all is well.
+/// Runs the parts named in `args`, or all parts. The exit code is 0 only if there are no failures.
 pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     let chosen = match parts::select(args) {
         Ok(chosen) => chosen,
@@ -26,10 +26,10 @@ pub(crate) fn command(args: &[String]) -> io::Result<ExitCode> {
     Ok(if outcomes.iter().all(Outcome::ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs these parts, at full depth if asked, and prints the summary.
+/// Runs these parts, optionally at full depth, and prints the summary.
 pub(crate) fn run_parts(chosen: &[&'static Part], full_depth: bool) -> io::Result<Vec<Outcome>> {
     let start = Instant::now();
-    // Run alone, the last part has no run before it to blame: any leftover is one.
+    // The last part, if run alone, has no earlier snapshot to compare with: every leftover counts.
     let before =
         if chosen.len() > 1 { leftovers::find(Path::new(SHARED_MEMORY)) } else { Ok(BTreeSet::new()) };
     let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
@@ -43,18 +43,18 @@ pub(crate) fn run_parts(chosen: &[&'static Part], full_depth: bool) -> io::Resul
     Ok(outcomes)
 }
 
-/// The repository, also when the binary was moved with it since it was built.
+/// Returns the repository's root, also if it was moved after the build.
 pub(crate) fn root() -> PathBuf {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or(env!("CARGO_MANIFEST_DIR").into());
     let manifest = PathBuf::from(manifest);
     manifest.parent().map(Path::to_owned).unwrap_or(manifest)
 }
 
-/// What every part needs to run.
+/// The context in which the parts run.
 struct Runner<W> {
     cargo: OsString,
     root: PathBuf,
-    /// Tests look for this themselves: more rounds, larger models.
+    /// Sets an environment variable that tests read: more rounds, larger models.
     full_depth: bool,
     out: W,
 }
@@ -99,7 +99,8 @@ impl<W: Write> Runner<W> {
         Ok(outcome)
     }
 
-    /// Runs one step; an error is only one of our own output, all else is a problem of the part.
+    /// Runs one step. Returns an error only if the own output cannot be written; all other errors are
+    /// problems of the part.
     fn step(&mut self, step: &Step, outcome: &mut Outcome) -> io::Result<Counts> {
         if let Some(component) = step.component
             && !self.has_subcommand(step)
@@ -149,7 +150,7 @@ impl<W: Write> Runner<W> {
         command
     }
 
-    /// Whether cargo knows the step's subcommand: it may be a component that is not installed.
+    /// Returns whether cargo has the step's subcommand, which may be a component that is not installed.
     fn has_subcommand(&self, step: &Step) -> bool {
         let mut command = Command::new(&self.cargo);
         command.args(step.args.iter().take(1)).arg("--version").current_dir(&self.root);
@@ -171,13 +172,13 @@ impl<W: Write> Runner<W> {
                 }
                 Ok(())
             }
-            Err(error) => self.problem(outcome, format!("cannot look into {SHARED_MEMORY}: {error}")),
+            Err(error) => self.problem(outcome, format!("cannot list {SHARED_MEMORY}: {error}")),
         }
     }
 }
 
 impl Step {
-    /// The command as one would type it.
+    /// Returns the command line.
     fn line(&self) -> String {
         let prefix = self.rustdoc_flags.map(|flags| format!("RUSTDOCFLAGS=\"{flags}\" ")).unwrap_or_default();
         format!("{prefix}cargo {}", self.args.join(" "))
@@ -185,7 +186,7 @@ impl Step {
 }
 
 impl Outcome {
-    /// A part with a problem counts at least one failure; one that is a check counts nothing else.
+    /// Counts at least one failure for a part with a problem. A check counts nothing else.
     fn settle(&mut self, has_tests: bool) {
         if self.problems.is_empty() {
             return;
@@ -208,7 +209,8 @@ fn missing(component: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Runs a part whose "cargo" is a shell. Its output must not reach ours, which is counted too.
+    /// Runs a part with a shell as its "cargo". The output is captured, because the output of this process is
+    /// counted too.
     fn shell(work: Work) -> Outcome {
         let part = Part { name: "sample", about: "", work };
         let mut runner = Runner { cargo: "sh".into(), root: root(), full_depth: false, out: Vec::new() };

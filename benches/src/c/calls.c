@@ -1,5 +1,6 @@
-// What the bench "c" does in C: one acquisition and its release, by a request that was resolved beforehand. Built as a
-// library of its own, so that it reaches limitset as any C program does: through the shared library.
+// The C side of the bench "c": one acquisition and its release, by a request that was resolved beforehand. It
+// is built as a separate library, so that it calls limitset as any C program does: through the shared
+// library.
 #include <limitset.h>
 #include <stdlib.h>
 
@@ -19,7 +20,7 @@ limitset_request *bench_open(const char *name, const limitset_amount *amounts, s
 
 void bench_take_and_give(const limitset_request *request) {
     limitset_held held;
-    // A call that fails is fast.
+    // A failed call would be fast, and must not count.
     if (limitset_try_acquire(request, &held, NULL) != LIMITSET_OK || limitset_release(held) != LIMITSET_OK) {
         abort();
     }

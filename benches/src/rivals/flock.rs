@@ -1,4 +1,5 @@
-//! `flock` around counters: the kernel lets go of the lock when a process dies, and of nothing else.
+//! `flock` around counters: when a process dies, the kernel releases the lock, but does not restore the
+//! counters.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -12,7 +13,7 @@ pub struct Flock {
     left: Shared<Counters>,
 }
 
-/// An opening of the lock file: each process needs its own.
+/// An open lock file: each process needs its own.
 pub struct Opened {
     file: File,
     flock: Rc<Flock>,
@@ -43,7 +44,7 @@ impl Opened {
         result
     }
 
-    /// One of each of the first so many, together; then back.
+    /// Takes one of each of the first `count` counters together, then returns them.
     pub fn take_and_give(&self, count: usize) {
         assert!(self.locked(|left| left.take(count)), "refused");
         self.locked(|left| left.give(count));

@@ -9,22 +9,22 @@ use governor::{Quota, RateLimiter};
 
 pub struct Governor<C: Clock>(RateLimiter<NotKeyed, InMemoryState, C, NoOpMiddleware<C::Instant>>);
 
-/// Reads the time as we do.
+/// Returns a limiter that reads the clock of limitset.
 pub fn monotonic(quota: Quota) -> Governor<MonotonicClock> {
     Governor(RateLimiter::direct_with_clock(quota, MonotonicClock))
 }
 
-/// Its default: the time stamp counter where that can be trusted.
+/// Returns a limiter with governor's default clock: the time stamp counter where it is reliable.
 pub fn fast(quota: Quota) -> Governor<QuantaClock> {
     Governor(RateLimiter::direct_with_clock(quota, QuantaClock::default()))
 }
 
-/// As much as nobody can use.
+/// Returns a quota that is never exhausted.
 pub fn plenty() -> Quota {
     Quota::per_second(NonZeroU32::new(1_000_000_000).expect("not 0"))
 }
 
-/// One, which is taken.
+/// Returns a quota that the first request exhausts.
 pub fn little() -> Quota {
     Quota::per_hour(NonZeroU32::MIN)
 }

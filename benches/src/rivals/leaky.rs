@@ -13,7 +13,7 @@ impl Bucket {
         Bucket(RateLimiter::builder().max(most).initial(most).interval(Duration::from_millis(1)).build())
     }
 
-    /// Empty for an hour.
+    /// Returns a bucket that stays empty for an hour.
     pub fn empty() -> Bucket {
         Bucket(RateLimiter::builder().max(1).initial(0).interval(Duration::from_secs(3600)).build())
     }

@@ -13,7 +13,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// So many limits, each of so much.
+    /// Returns `count` limits of this capacity.
     pub fn new(count: u64, capacity: u64) -> Limits {
         let limiter = RateLimiter::new(1000);
         for index in 0..count {

@@ -1,4 +1,4 @@
-//! The rows beside ours: each rival does the same work as far as it can, and its row says where it cannot.
+//! The rivals. Each does equal work as far as it can, and its row says where it cannot.
 
 pub mod flock;
 pub mod governor;
@@ -11,7 +11,7 @@ pub mod robust;
 pub mod sysv;
 pub mod tokio;
 
-/// What rivals with nothing but a lock keep behind it: counters of what is left.
+/// Counters of available permits, for rivals that only have a lock.
 #[repr(C)]
 pub struct Counters(pub [std::cell::Cell<i64>; 3]);
 
@@ -20,7 +20,7 @@ impl Counters {
         self.0.iter().for_each(|left| left.set(64));
     }
 
-    /// Takes one of each of the first so many; all or none. Only under the lock.
+    /// Takes one of each of the first `count` counters, all or none. Call it only under the lock.
     pub fn take(&self, count: usize) -> bool {
         let wanted = &self.0[..count];
         let fits = wanted.iter().all(|left| left.get() > 0);
@@ -30,7 +30,7 @@ impl Counters {
         fits
     }
 
-    /// Gives them back. Only under the lock.
+    /// Returns one to each of them. Call it only under the lock.
     pub fn give(&self, count: usize) {
         self.0[..count].iter().for_each(|left| left.set(left.get() + 1));
     }

@@ -1,5 +1,5 @@
-//! POSIX semaphores in shared memory: permits between processes; a process that dies keeps what it had. Several are
-//! taken in a row, not together.
+//! POSIX semaphores in shared memory: permits between processes. The permits of a dead process are lost.
+//! Several are taken one after the other, not together.
 
 use crate::sys::Shared;
 
@@ -22,7 +22,7 @@ impl Posix {
         unsafe { self.0.as_ptr().cast::<libc::sem_t>().add(index) }
     }
 
-    /// One of each of the first so many.
+    /// Takes one of each of the first `count` semaphores, then returns them.
     pub fn take_and_give(&self, count: usize) {
         for index in 0..count {
             // SAFETY: an initialised semaphore.
@@ -36,7 +36,7 @@ impl Posix {
         assert_ne!(unsafe { libc::sem_trywait(self.at(0)) }, 0, "POSIX granted");
     }
 
-    /// Waits for a permit of one of them; false after a second.
+    /// Waits for a permit of one semaphore. Returns false after a second.
     pub fn wait(&self, index: usize) -> bool {
         let mut until = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: filled by the kernel.
@@ -46,13 +46,13 @@ impl Posix {
         unsafe { libc::sem_timedwait(self.at(index), &raw const until) == 0 }
     }
 
-    /// Adds a permit to one of them.
+    /// Adds a permit to one semaphore.
     pub fn post(&self, index: usize) {
         // SAFETY: an initialised semaphore.
         unsafe { libc::sem_post(self.at(index)) };
     }
 
-    /// Takes all permits away.
+    /// Takes all permits.
     pub fn drain(&self) {
         for index in 0..3 {
             // SAFETY: an initialised semaphore.

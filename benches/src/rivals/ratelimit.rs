@@ -12,7 +12,7 @@ impl Bucket {
         Bucket(bucket.initial_available(1_000_000_000).build().expect("a bucket"))
     }
 
-    /// Empty for an hour.
+    /// Returns a bucket that stays empty for an hour.
     pub fn empty() -> Bucket {
         let bucket = Ratelimiter::builder(1).period(Duration::from_secs(3600)).max_tokens(1);
         Bucket(bucket.initial_available(0).build().expect("a bucket"))

@@ -1,4 +1,4 @@
-//! `raw_sync`: its mutex (a shared pthread mutex) around counters. When a process dies in it, it stays locked.
+//! `raw_sync`: its mutex (a shared pthread mutex) around counters. The mutex of a dead process stays locked.
 
 use raw_sync::locks::{LockImpl, LockInit, Mutex};
 
@@ -28,7 +28,7 @@ impl Raw {
         Raw { lock, guarded }
     }
 
-    /// One of each of the first so many, together; then back.
+    /// Takes one of each of the first `count` counters together, then returns them.
     pub fn take_and_give(&self, count: usize) {
         let guard = self.lock.lock().expect("the lock");
         assert!(self.guarded.left.take(count), "refused");

@@ -1,5 +1,6 @@
-//! A robust pthread mutex around counters: what one would write by hand. Whoever gets the mutex of a dead process is
-//! told so, but not what the dead had half done; what the dead held stays taken; no clock is read.
+//! A robust pthread mutex around counters: the usual hand-written solution. The next process that locks the
+//! mutex of a dead process learns of the death, but not of its unfinished change; permits of a dead process
+//! stay taken; no clock is read.
 
 use crate::rivals::Counters;
 use crate::sys::Shared;
@@ -44,7 +45,7 @@ impl Robust {
         result
     }
 
-    /// One of each of the first so many, together; then back.
+    /// Takes one of each of the first `count` counters together, then returns them.
     pub fn take_and_give(&self, count: usize) {
         assert!(self.locked(|left| left.take(count)), "refused");
         self.locked(|left| left.give(count));

@@ -1,5 +1,6 @@
-//! SysV semaphores with SEM_UNDO: permits between processes that the kernel returns when a process dies. Several of a
-//! set are taken by one call, all or none. The one rival that does what our permits do.
+//! SysV semaphores with SEM_UNDO: permits between processes that the kernel returns when a process dies.
+//! Several of a set are taken by one call, all or none. This is the only rival with the guarantees of our
+//! permits.
 
 use std::io;
 
@@ -12,7 +13,7 @@ pub struct Sysv {
 }
 
 impl Sysv {
-    /// So many semaphores, each with so many permits.
+    /// Creates `count` semaphores, each with this many permits.
     pub fn new(count: u16, permits: i32) -> Result<Sysv, String> {
         // SAFETY: no pointers.
         let id = unsafe { libc::semget(IPC_PRIVATE, i32::from(count), 0o600) };
@@ -46,7 +47,7 @@ impl Sysv {
         assert!(!self.operate(&self.take), "SysV granted");
     }
 
-    /// Waits for a permit of one of them; false after a second.
+    /// Waits for a permit of one semaphore. Returns false after a second.
     pub fn wait(&self, from: u16) -> bool {
         let mut take = sembuf { sem_num: from, sem_op: -1, sem_flg: 0 };
         let second = libc::timespec { tv_sec: 1, tv_nsec: 0 };
@@ -54,14 +55,14 @@ impl Sysv {
         unsafe { libc::syscall(libc::SYS_semtimedop, self.id, &raw mut take, 1, &raw const second) == 0 }
     }
 
-    /// Adds a permit to one of them.
+    /// Adds a permit to one semaphore.
     pub fn post(&self, to: u16) {
         let mut give = sembuf { sem_num: to, sem_op: 1, sem_flg: 0 };
         // SAFETY: one operation.
         unsafe { libc::semop(self.id, &raw mut give, 1) };
     }
 
-    /// Takes all permits away.
+    /// Takes all permits.
     pub fn drain(&self) {
         for index in 0..self.take.len() {
             // SAFETY: SETVAL takes a number.

@@ -1,4 +1,4 @@
-//! tokio's `Semaphore`: permits within one process; nothing is timed.
+//! tokio's `Semaphore`: permits within one process; it reads no clock.
 
 use tokio::sync::Semaphore;
 
@@ -18,7 +18,7 @@ impl Permits {
     }
 }
 
-/// Three semaphores in a row: each is atomic, the three together are not.
+/// Three semaphores, taken one after the other: each is atomic, the three together are not.
 pub struct Three([Semaphore; 3]);
 
 impl Three {

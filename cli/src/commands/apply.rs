@@ -1,4 +1,4 @@
-//! `limitset apply`: sets as a file describes them.
+//! `limitset apply`: creates and changes sets to match a file.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,15 +19,15 @@ use crate::places::Places;
 use crate::set_file::{SetFile, group_name, live_limits};
 use crate::text;
 
-/// Create sets, or change them in place, as a file describes them
+/// Create or change sets to match a file
 ///
-/// Shows the difference first. Numbers of limits, mode and group are changed live; anything else that differs is a
-/// conflict, and then nothing is changed at all. Sets that the file does not name are left alone.
+/// Shows the differences first. Parameters of limits, mode and group are changed live. Any other difference
+/// is a conflict, and then no set is changed. Sets that the file does not name are left alone.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The file, in TOML; - is standard input
+    /// The TOML file; - reads standard input
     file: PathBuf,
-    /// Show the difference, and change nothing
+    /// Show the differences without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -35,19 +35,19 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Applied {
     dry_run: bool,
-    /// Whether the sets are now as the file says.
+    /// Whether the sets now match the file.
     applied: bool,
     sets: Vec<Plan>,
 }
 
-/// What is to be done about one set.
+/// The changes that one set needs.
 #[derive(Debug, Serialize)]
 struct Plan {
     name: String,
     /// create, change, keep or conflict.
     action: &'static str,
     changes: Vec<Change>,
-    /// Whether it was done.
+    /// Whether the changes were made.
     done: bool,
     #[serde(skip)]
     file: SetFile,
@@ -60,14 +60,14 @@ struct Change {
     what: String,
     from: Option<String>,
     to: Option<String>,
-    /// Whether it can be done to a set that exists.
+    /// Whether an existing set can be changed in this way.
     possible: bool,
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     let plans = plans(&args.file, context)?;
     let conflict = plans.iter().find(|plan| plan.action == "conflict").map(|plan| plan.name.clone());
-    // People see the difference before anything happens, programs one document at the end.
+    // Text output shows the differences before any change; JSON output is one document at the end.
     let mut applied = Applied { dry_run: args.dry_run, applied: false, sets: plans };
     if !context.json {
         let mut out = io::stdout().lock();
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         (Some(_), _) => None,
         (None, _) if applied.sets.is_empty() => Some("nothing to do: the file describes no set"),
         (None, true) => Some("done"),
-        (None, false) => Some("nothing was changed: this was a dry run"),
+        (None, false) => Some("dry run: nothing was changed"),
     };
     context.print(&applied, |out| said.map_or(Ok(()), |said| writeln!(out, "{said}")))?;
     match conflict {
@@ -98,31 +98,32 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
             Exit::Conflict,
             "differs",
             format!(
-                "{name} differs in what cannot be changed live, so nothing was changed: adjust the file, or stop its \
-                 users, `limitset rm {name}`, and apply again"
+                "cannot apply the file: set {name} differs in ways that cannot be changed live, so nothing was \
+                 changed; adjust the file, or stop the set's users, `limitset rm {name}`, and apply again"
             ),
         )),
     }
 }
 
-/// What went wrong after some sets were done: they stay so, and that has to be said.
+/// Adds the sets that were changed before the failure to its message: they stay changed.
 fn half_done(applied: &Applied, mut failure: Failure, context: &Context) -> Result<Failure, Failure> {
     context.print(applied, |_| Ok(()))?;
     let done: Vec<_> = applied.sets.iter().filter(|plan| plan.done).map(|plan| plan.name.as_str()).collect();
     if !done.is_empty() {
-        failure.message += &format!("; before that were done: {}", done.join(", "));
+        failure.message += &format!("; applied before this failure: {}", done.join(", "));
     }
     Ok(failure)
 }
 
-/// What is to be done about each set of a file. Whatever is wrong with one of them is found before anything is changed.
+/// Returns the changes that each set of a file needs. Faults in any of the sets are found before the first
+/// change.
 fn plans(path: &Path, context: &Context) -> Result<Vec<Plan>, Failure> {
     let is_stdin = path.as_os_str() == "-";
     let name = if is_stdin { "standard input".into() } else { path.to_string_lossy() };
     let text = if is_stdin { io::read_to_string(io::stdin()) } else { fs::read_to_string(path) };
     let text = text.map_err(|error| {
         let failure = match error.kind() {
-            io::ErrorKind::InvalidData => Failure::new(Exit::Usage, "bad_file", "it is no text in UTF-8"),
+            io::ErrorKind::InvalidData => Failure::new(Exit::Usage, "bad_file", "the file is not UTF-8 text"),
             _ => error.into(),
         };
         failure.about(&name)
@@ -136,13 +137,13 @@ fn plans(path: &Path, context: &Context) -> Result<Vec<Plan>, Failure> {
     plans().map_err(|failure| failure.about(&name))
 }
 
-/// The limits of a set that makes sense.
+/// Validates the description of a set and returns its limits.
 fn check(name: &str, file: &SetFile, places: &Places<'_>, context: &Context) -> Result<Vec<Limit>, Failure> {
     let mut limits = Vec::new();
     for (index, text) in file.limits.iter().enumerate() {
         let limit = LimitText::read(text).map_err(|bad| places.limit_text(name, index, bad))?.limit();
         limits.push(limit);
-        // One after the other, to know which one it is.
+        // Validate after each limit, to know which one is at fault.
         validate(&limits).map_err(|bad| places.limit(name, index, bad.into()))?;
     }
     let cooldown = file.cooldown().map(drop);
@@ -170,7 +171,7 @@ fn plan(name: &str, file: SetFile, places: &Places<'_>, context: &Context) -> Re
         Err(AttachError::NotFound { .. }) => {
             if plan.limits.is_empty() && plan.file.queue.is_none() {
                 let what =
-                    "a set without limits would limit nothing: name one, as in limits = [\"connections=8\"]";
+                    "a set without limits would limit nothing: add one, as in limits = [\"connections=8\"]";
                 let failure = Failure::new(Exit::Usage, "bad_limit", what);
                 return Err(places.value(name, "limits", failure));
             }
@@ -215,7 +216,7 @@ fn differences(plan: &Plan, set: &SetObserver) -> Result<Vec<Change>, Failure> {
         None => "none".to_owned(),
     };
     fixed("queue", queue(declared.queue), queue(file.queue()));
-    // What the file does not say may be as it is.
+    // Values that the file leaves out stay as they are.
     for (what, from, to) in
         [("slots", declared.slots, file.slots), ("waiters", declared.waiters, file.waiters)]
     {
@@ -233,7 +234,8 @@ fn differences(plan: &Plan, set: &SetObserver) -> Result<Vec<Change>, Failure> {
     Ok(changes)
 }
 
-/// How limits differ. Only numbers can be changed; their order means nothing.
+/// Returns the differences between limits. Only parameters can be changed; the order of the limits does not
+/// matter.
 fn limit_changes(has: &[Limit], wanted: &[Limit]) -> Vec<Change> {
     let mut changes = Vec::new();
     for to in wanted {
@@ -252,7 +254,8 @@ fn limit_changes(has: &[Limit], wanted: &[Limit]) -> Vec<Change> {
     changes
 }
 
-/// Whether two limits count alike. What is left to the library is compared as what it makes of it.
+/// Returns whether two limits are equal. Values that were left out are compared as the defaults that the
+/// library uses.
 fn is_same(a: &Limit, b: &Limit) -> bool {
     let numbers = |it: &Limit| {
         let burst = |rate: &limitset::limit::RateSettings| rate.burst.unwrap_or(rate.capacity);
@@ -307,7 +310,7 @@ impl Plan {
                     self.changes.iter().any(|it| it.what == "limit" && it.to.as_ref() == Some(&text))
                 };
                 let limits: Vec<Limit> = self.limits.iter().filter(is_new).cloned().collect();
-                // First what only its owner may do: who may not has changed nothing.
+                // Changes that only the owner may make come first: if they fail, nothing has been changed.
                 let path = set.segment().info().path;
                 if let Some(group) =
                     self.file.group()?.filter(|_| self.changes.iter().any(|it| it.what == "group"))

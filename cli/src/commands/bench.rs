@@ -1,9 +1,9 @@
-//! `limitset bench`: what a set carries on this machine. Forked workers acquire and release on a scratch set without a
-//! name, which is gone with them however they end.
+//! `limitset bench`: measures a set on this machine. Forked workers acquire and release on an unnamed scratch
+//! set, which disappears with them however they end.
 //!
 //! ```text
-//! crew        the workers, and where they write what they measured
-//! histogram   how long it took, in little memory
+//! crew        the workers, and the shared words for their measurements
+//! histogram   a compact histogram of latencies
 //! ```
 
 mod crew;
@@ -24,16 +24,16 @@ use crate::text;
 
 /// Measure a scratch set on this machine: throughput, latency, fairness
 ///
-/// Each worker is a process that acquires one of everything and releases it, as often as it can.
+/// Each worker is a process that acquires one of each limit and releases it, as often as it can.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How many processes
+    /// The number of worker processes
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=256))]
     workers: u32,
-    /// How long; with --tune, for each number of workers
+    /// The duration; with --tune, for each number of workers
     #[arg(long, value_parser = seconds)]
     seconds: Option<f64>,
-    /// Limits to measure, as in tokens=200000/min; unless given, three that nobody runs into
+    /// Limits to measure, as in tokens=200000/min; by default, three that are never exhausted
     #[arg(long, value_name = "LIMIT")]
     limit: Vec<String>,
     /// Find the number of workers where throughput stops growing
@@ -42,17 +42,22 @@ pub(crate) struct Args {
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
-    if (0.01..=3_600.0).contains(&seconds) { Ok(seconds) } else { Err("it must be 0.01 to 3600".to_owned()) }
+    let seconds: f64 =
+        text.parse().map_err(|_| format!("{text:?} is not a number of seconds: use 5 or 0.5"))?;
+    if (0.01..=3_600.0).contains(&seconds) {
+        Ok(seconds)
+    } else {
+        Err("out of range: use 0.01 to 3600".to_owned())
+    }
 }
 
-/// The answer.
+/// The answer of the command.
 #[derive(Debug, Serialize)]
 struct Benched {
     cores: usize,
     limits: Vec<String>,
     runs: Vec<Run>,
-    /// With --tune: the fewest workers that carry nearly as much as any number does.
+    /// With --tune: the smallest number of workers with nearly the highest throughput.
     best_workers: Option<u32>,
 }
 
@@ -63,7 +68,7 @@ struct Run {
     granted: u64,
     denied: u64,
     granted_per_second: f64,
-    /// Of an acquisition and its release, or of a refusal.
+    /// The latency of an acquisition with its release, or of a denial.
     latency_nanos: Latency,
     fairness: Fairness,
 }
@@ -79,15 +84,15 @@ struct Latency {
 
 #[derive(Debug, Serialize)]
 struct Fairness {
-    /// By Jain: 1 if all did the same, 1/workers if one did everything.
+    /// Jain's fairness index: 1 if all workers did equally much, 1/workers if one did everything.
     jain: f64,
-    /// Operations of each worker.
+    /// The number of operations of each worker.
     each: Vec<u64>,
 }
 
-/// What throughput must grow by to be called growing.
+/// The factor from which on throughput counts as growing.
 const GROWTH: f64 = 1.05;
-/// As many in a row without growth, and nothing more is tried.
+/// The search ends after this many runs in a row without growth.
 const PATIENCE: usize = 2;
 
 pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
@@ -133,7 +138,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// One worker, two, then half as many again each time, to well beyond the cores.
+/// Returns the numbers of workers to try: one, two, then half as many again each time, to well beyond the
+/// number of cores.
 fn counts(cores: usize) -> impl Iterator<Item = u32> {
     let most = u32::try_from(cores * 4).unwrap_or(256).clamp(8, 256);
     std::iter::successors(Some(1u32), |count| Some((count * 3).div_ceil(2)))
@@ -162,7 +168,7 @@ impl Run {
     }
 }
 
-/// Exact enough for a quotient.
+/// Converts a count to a float, exactly enough for a quotient.
 #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
 fn number(count: u64) -> f64 {
     count as f64
@@ -175,7 +181,7 @@ fn jain(each: &[u64]) -> f64 {
     if squares == 0.0 { 1.0 } else { sum * sum / (count * squares) }
 }
 
-/// A bar on stderr while one waits.
+/// A progress bar on stderr.
 struct Progress {
     is_shown: bool,
 }
@@ -239,7 +245,7 @@ impl Benched {
         table.print(context, out)?;
         if let Some(best) = self.best_workers {
             let text = format!(
-                "{}: more carry at most {:.0}% more",
+                "{}: more workers add at most {:.0}% throughput",
                 text::count(best.into(), "worker", "workers"),
                 (GROWTH - 1.0) * 100.0
             );

@@ -1,4 +1,4 @@
-//! `limitset check`: whether everything in a set fits together.
+//! `limitset check`: verifies the consistency of a set.
 
 use std::io::{self, Write};
 
@@ -11,15 +11,15 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::text;
 
-/// Check whether everything in a set fits together: totals against holders, journals, lists, checksums
+/// Check the consistency of a set: totals against holders, journals, lists, checksums
 ///
-/// Changes nothing, and may be used while others are at work. Exits with 4 if something is broken. What a death left
-/// behind is no damage: whoever uses the set next puts it right.
+/// Changes nothing and is safe while the set is in use. Exits with 4 if something is broken. Leftovers of a
+/// dead process are not damage: the next participant cleans them up.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
     name: String,
-    /// Put right what can be put right without risk, say what that was, and check again
+    /// Repair what can be repaired without risk, list the repairs, and check again
     #[arg(long)]
     repair: bool,
 }
@@ -31,7 +31,7 @@ struct Checked {
     /// How many processes were attached.
     participants: usize,
     checks: Vec<Kind>,
-    /// With --repair: what was done.
+    /// With --repair: the repairs made.
     repaired: Option<Vec<String>>,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         let mut did = repair(&args.name, context)?;
         let after = look(&args.name)?.1;
         let is_gone = |it: &&Finding| after.findings().all(|left| left != *it);
-        did.extend(audit.findings().filter(is_gone).map(|it| format!("put right: {}", it.what)));
+        did.extend(audit.findings().filter(is_gone).map(|it| format!("repaired: {}", it.what)));
         repaired = Some(did);
         audit = after;
     }
@@ -69,13 +69,14 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(if checked.sound { Exit::Done } else { Exit::Unsound })
 }
 
-/// How many are attached, and what is found.
+/// Returns the number of participants, and the audit.
 fn look(name: &str) -> Result<(usize, Audit), Failure> {
     let segment = Segment::options().any_owner(true).observe(name)?;
     Ok((segment.participants().len(), segment.audit()?))
 }
 
-/// Puts right what can be. To attach is to repair: whoever finds nobody else clears what everybody left.
+/// Repairs what can be repaired, and returns a list of the repairs. Attaching is itself a repair: a process
+/// that finds no other participant clears what dead ones left.
 fn repair(name: &str, context: &Context) -> Result<Vec<String>, Failure> {
     let set = match context.builder().attach(name) {
         Ok(set) => set,
@@ -89,12 +90,12 @@ fn repair(name: &str, context: &Context) -> Result<Vec<String>, Failure> {
     let mut did = Vec::new();
     if repaired.returned_permits > 0 {
         did.push(format!(
-            "returned {} of the dead",
+            "returned {} of dead participants",
             text::count(repaired.returned_permits, "permit", "permits")
         ));
     }
     for (key, from, to) in repaired.raised_totals {
-        did.push(format!("raised the total of {key:?} from {from} to {to}, which its holders have"));
+        did.push(format!("raised the total of {key:?} from {from} to {to}, the sum of its holders"));
     }
     Ok(did)
 }
@@ -115,7 +116,7 @@ impl Checked {
             writeln!(out, "{done}")?;
         }
         if self.repaired.as_ref().is_some_and(Vec::is_empty) {
-            writeln!(out, "nothing to repair, or nothing that can be without risk")?;
+            writeln!(out, "nothing to repair, or nothing that can be repaired without risk")?;
         }
         for check in &self.checks {
             let is_broken = check.findings.iter().any(|it| it.gravity == "broken");
@@ -136,13 +137,13 @@ impl Checked {
             return writeln!(out, "{}", context.good(&format!("{} is sound", self.name)));
         }
         let next = match self.repaired {
-            None => "run it again with --repair, best when nobody is attached",
+            None => "run it again with --repair, preferably while no process is attached",
             Some(_) if self.participants > 0 => {
-                "stop its users and run it again: more can be put right without them"
+                "stop its users and run it again: more can be repaired while no process is attached"
             }
             Some(_) => {
-                "what is left cannot be repaired in place: stop its users, `limitset rm` it, and create it anew \
-                 (`limitset export` writes its definition down, if that is whole)"
+                "the remaining damage cannot be repaired in place: stop its users, `limitset rm` it, and create it \
+                 again (`limitset export` saves its definition, if that is intact)"
             }
         };
         writeln!(out, "{}: {next}", context.bad(&format!("{} is broken", self.name)))

@@ -1,4 +1,4 @@
-//! `limitset completions`: for shells.
+//! `limitset completions`: prints completion scripts for shells.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -10,7 +10,7 @@ use crate::exit::Exit;
 
 /// Print completions for a shell
 ///
-/// As in: limitset completions bash > /etc/bash_completion.d/limitset
+/// Example: limitset completions bash > /etc/bash_completion.d/limitset
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The shell

@@ -1,4 +1,4 @@
-//! `limitset cooldown`: pausing a set.
+//! `limitset cooldown`: pauses a set, or ends its pause.
 
 use serde::Serialize;
 
@@ -9,17 +9,18 @@ use crate::text;
 
 /// Pause a set in every process, or end its pause
 ///
-/// A pause that lasts longer already stays as it is. Who waits sleeps through it. It is followed by the slow start of
-/// the set's cooldown: so many admissions with a gap between them, in all processes together. --clear ends the pause, not
-/// the slow start: the first is admitted at once, and the gaps follow. In a slow start it ends the gap that lasts.
+/// A longer pause that is already in effect stays. Waiters sleep through the pause. After it comes the slow
+/// start of the set's cooldown: a number of admissions with gaps between them, across all processes. --clear
+/// ends the pause, not the slow start: the first request is admitted at once, and the gaps follow. During a
+/// slow start, --clear ends the current gap.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
     name: String,
-    /// Pause it for at least so long, as in 30s
+    /// Pause for at least this long, as in 30s
     #[arg(long = "for", value_name = "TIME", required_unless_present = "clear", conflicts_with = "clear")]
     time: Option<String>,
-    /// End the pause, or the gap of a slow start, before its time
+    /// End the pause, or the current gap of a slow start, early
     #[arg(long)]
     clear: bool,
 }
@@ -27,11 +28,11 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Paused {
     name: String,
-    /// How long it pauses from now.
+    /// The remaining pause.
     remaining_seconds: Option<f64>,
     /// With --clear: whether there was a pause or a gap to end.
     cleared: Option<bool>,
-    /// How many admissions are still to have a gap before the next.
+    /// The number of admissions that are still followed by a gap.
     slow_admissions: u64,
 }
 
@@ -44,12 +45,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         Some(time) => {
             let remaining = set.pause(time)?.remaining;
             paused.remaining_seconds = remaining.map(text::seconds);
-            format!("paused for {}", remaining.map_or_else(|| "no time".to_owned(), text::about))
+            remaining.map_or_else(|| "not paused".to_owned(), |it| format!("paused for {}", text::about(it)))
         }
         None => {
             let was_paused = set.resume()?;
             paused.cleared = Some(was_paused);
-            if was_paused { "goes on".to_owned() } else { "was not paused".to_owned() }
+            if was_paused { "resumed".to_owned() } else { "was not paused".to_owned() }
         }
     };
     paused.slow_admissions = set.stats()?.cooldown.slow_admissions;

@@ -1,4 +1,4 @@
-//! `limitset create`: a new set.
+//! `limitset create`: creates a set.
 
 use std::path::PathBuf;
 
@@ -14,39 +14,39 @@ use crate::text;
 
 /// Create a set of limits
 ///
-/// A limit is KEY=NUMBER for what is held and returned, or KEY=NUMBER/TIME for a rate, with options behind colons:
-/// calls=500/min, tokens=200000/min:gcra:burst=50000, connections=8. What else a set can have (cooldown, work queue)
-/// is described in a file: see `limitset apply`.
+/// A limit is KEY=NUMBER for permits that are held and returned, or KEY=NUMBER/TIME for a rate, with options
+/// after colons: calls=500/min, tokens=200000/min:gcra:burst=50000, connections=8. A cooldown and a work
+/// queue are described in a file: see `limitset apply`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Its name, in /dev/shm; with a / in it, a file. With --path, a label kept in the config map
+    /// The name, in /dev/shm; a name that contains a / is a file. With --path, a label kept in the config map
     #[arg(required_unless_present = "path")]
     name: Option<String>,
-    /// A limit, as in tokens=200000/min:gcra:burst=50000; repeat it for more
+    /// A limit, as in tokens=200000/min:gcra:burst=50000; repeatable
     #[arg(long = "limit", short, value_name = "LIMIT", required = true)]
     limits: Vec<String>,
     /// An entry of the config map, which every process can read, as in region=eu
     #[arg(long, value_name = "KEY=VALUE")]
     config: Vec<String>,
-    /// Permissions: 600 unless given; 660 to share with a group
+    /// Permissions: 600 by default; 660 to share with a group
     #[arg(long, value_name = "OCTAL")]
     mode: Option<String>,
     /// The group to share with, by name or number
     #[arg(long)]
     group: Option<String>,
-    /// Keep it in this file, which survives a reboot; other commands take the path for a name
+    /// Keep the set in this file, which survives a reboot; pass the path as NAME to other commands
     #[arg(long, value_name = "FILE")]
     path: Option<PathBuf>,
-    /// How many processes can take part: 256 unless given
+    /// The maximum number of participants: 256 by default
     #[arg(long, value_name = "NUMBER")]
     slots: Option<u32>,
-    /// How many can wait: 1024 unless given
+    /// The maximum number of waiters: 1024 by default
     #[arg(long, value_name = "NUMBER")]
     waiters: Option<u32>,
-    /// Who goes first when there is not enough for all: arrival unless given, or any
+    /// The order of waiters: arrival (default) or any
     #[arg(long)]
     order: Option<String>,
-    /// The clock: monotonic unless given, or coarse, or manual
+    /// The clock: monotonic (default), coarse or manual
     #[arg(long)]
     clock: Option<String>,
 }
@@ -73,11 +73,11 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     for entry in &args.config {
         let Some((key, value)) = entry.split_once('=') else {
             return Err(Failure::usage(format!(
-                "--config {entry:?} has no =: use KEY=VALUE, as in region=eu"
+                "--config {entry:?} has no \"=\": use KEY=VALUE, as in region=eu"
             )));
         };
         if file.config.insert(key.to_owned(), value.to_owned()).is_some() {
-            return Err(Failure::usage(format!("--config {key:?} is given twice: leave one out")));
+            return Err(Failure::usage(format!("--config {key:?} is given twice: remove one")));
         }
     }
     let name = match (&args.path, &args.name) {
@@ -85,7 +85,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
             if let Some(label) = label {
                 file.config.entry("name".to_owned()).or_insert_with(|| label.clone());
             }
-            // Anything with a slash is a path.
+            // A name with a slash is a path.
             std::path::absolute(path)?.to_string_lossy().into_owned()
         }
         (None, Some(name)) => name.clone(),
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// What was created.
+/// Returns the answer of the command.
 fn created(name: &str, set: &LimitSet) -> Created {
     let info = set.segment().info();
     let path = info.path.display().to_string();

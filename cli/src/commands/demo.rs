@@ -1,10 +1,10 @@
-//! `limitset demo`: a tour. Four forked workers share three connections; one of them is killed while it holds one, and
-//! it comes back. Everything is real: the set, the processes, the death. The set has no name, so that nothing is left
-//! behind however this ends.
+//! `limitset demo`: a tour. Four forked workers share three connections. One of them is killed while it holds
+//! a connection, and the connection is returned. The set, the processes and the death are real. The set has
+//! no name, so nothing is left behind however the tour ends.
 //!
 //! ```text
 //! crew     the workers
-//! stage    what the audience sees
+//! stage    the output for the audience
 //! ```
 
 mod crew;
@@ -24,28 +24,28 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::grammar;
 
-/// A short tour: four workers, one limit, one death
+/// Show a short tour: four workers, one limit, one death
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// As fast as it goes, instead of as fast as one reads
+    /// Run without pauses for reading
     #[arg(long)]
     fast: bool,
 }
 
 const CONNECTIONS: u64 = 3;
-/// Longer than anything here takes on a machine that is not stuck.
+/// Longer than any step takes on a machine that is not stuck.
 const TOO_LONG: Duration = Duration::from_secs(60);
 
-/// What happened.
+/// The events of the tour.
 #[derive(Debug, Default, Serialize)]
 struct Tour {
     limits: Vec<String>,
     workers: usize,
-    /// The worker that was killed.
+    /// The PID of the killed worker.
     killed_pid: i32,
-    /// What it held.
+    /// The number of connections that the killed worker held.
     killed_holding: u64,
-    /// From the signal until the others had it back.
+    /// The time from the signal until the connections were returned.
     back_after_seconds: f64,
     reaped_permits: u64,
     replaced_by_pid: i32,
@@ -67,7 +67,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     stage.say(&format!("One set in shared memory, no server: {}", texts.join(" ")))?;
     let mut crew = Crew::start(&set)?;
     stage.title("1  Four forked workers share them")?;
-    stage.say("Each takes a connection, works, gives it back; the fourth waits its turn.")?;
+    stage.say("Each acquires a connection, works, and releases it; the fourth waits its turn.")?;
     let enough = |crew: &Crew<'_>| crew.counts().iter().all(|count| *count >= 3);
     watch(&mut crew, &mut stage, &mut tour, stage::READING, enough)?;
 
@@ -77,13 +77,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     until(&mut crew, |crew| Ok(crew.holds(victim) > 0))?;
     let (pid, held) = (crew.pid(victim), crew.holds(victim));
     (tour.killed_pid, tour.killed_holding) = (pid, held);
-    stage.say(&format!("Worker {victim} (process {pid}) holds {held} and does not come to an end."))?;
+    stage.say(&format!("Worker {victim} (process {pid}) holds {held} and does not release it."))?;
     watch(&mut crew, &mut stage, &mut tour, stage::GLANCE, |_| true)?;
     stage.say(&context.bad(&format!("kill -KILL {pid}")))?;
     let before = crew.reaped()?;
     let killed_at = Instant::now();
     kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(std::io::Error::from)?;
-    // Nobody cleans up: those who wait notice by themselves.
+    // There is no cleanup here: the waiters notice the death by themselves.
     until(&mut crew, |crew| {
         tour.reaped_permits = crew.reaped()? - before;
         Ok(tour.reaped_permits >= held)
@@ -91,13 +91,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     let back_after = killed_at.elapsed();
     tour.back_after_seconds = back_after.as_secs_f64();
     let text = format!(
-        "{} came back after {} ms: a waiter saw the death and took it.",
+        "{} came back after {} ms: a waiter noticed the death and acquired it.",
         if held == 1 { "Its connection".to_owned() } else { format!("Its {held} connections") },
         back_after.as_millis()
     );
     stage.say(&context.good(&text))?;
 
-    stage.title("3  The others go on, and another takes its place")?;
+    stage.title("3  The others go on, and a new worker replaces it")?;
     crew.go_on(victim);
     let goal: Vec<_> = crew.counts().iter().map(|count| count + 2).collect();
     let has_gone_on = |crew: &Crew<'_>| crew.counts().iter().zip(&goal).all(|(count, goal)| count >= goal);
@@ -110,7 +110,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     tour.left_behind = stats.limit("connections").map_or(0, |it| it.in_use);
     stage.title("In the end")?;
     stage.say(&format!(
-        "A connection was taken {} times, at most {} at once; {} left behind.",
+        "Connections were acquired {} times, at most {} at once; {} left behind.",
         tour.granted,
         tour.most_held_at_once,
         if tour.left_behind == 0 { "none".to_owned() } else { tour.left_behind.to_string() }
@@ -125,13 +125,13 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         return Err(Failure::new(
             Exit::Unsound,
             "unsound",
-            "the limits did not hold; this is a defect worth a report",
+            "the limits were exceeded or permits were lost: this is a defect, please report it",
         ));
     }
     Ok(Exit::Done)
 }
 
-/// Lets the audience watch until something has happened, and for a while at least.
+/// Shows the workers until an event has happened, and at least for a given time.
 fn watch(
     crew: &mut Crew<'_>,
     stage: &mut Stage,
@@ -157,7 +157,7 @@ fn watch(
     }
 }
 
-/// Waits without a picture.
+/// Waits for an event without showing the workers.
 fn until(
     crew: &mut Crew<'_>,
     mut has_happened: impl FnMut(&Crew<'_>) -> Result<bool, Failure>,
@@ -175,7 +175,10 @@ fn not_stuck(since: Instant) -> Result<(), Failure> {
     if since.elapsed() < TOO_LONG {
         return Ok(());
     }
-    let message = format!("nothing for {} s: is the machine busy, or a worker stopped?", TOO_LONG.as_secs());
+    let message = format!(
+        "no progress for {} s: check whether the machine is busy or a worker is stopped",
+        TOO_LONG.as_secs()
+    );
     Err(Failure::new(Exit::Failed, "stuck", message))
 }
 

@@ -1,4 +1,4 @@
-//! `limitset doctor`: what is wrong with this machine.
+//! `limitset doctor`: diagnoses this machine.
 
 use std::path::PathBuf;
 
@@ -8,13 +8,13 @@ use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 use crate::machine::{self, Examined, Health};
 
-/// Look for what is wrong with this machine, and say how to mend it
+/// Diagnose problems of this machine, and suggest fixes
 ///
-/// Looks at /dev/shm, permissions, namespaces, the clock, the kernel, every set there is, and tries a set out. Exits
+/// Checks /dev/shm, permissions, namespaces, the clock, the kernel and every set, and tries a set out. Exits
 /// with 4 if something is wrong.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Look at the file system of this directory too, for sets in files
+    /// Also check the file system of this directory, for sets in files
     #[arg(long, value_name = "DIR")]
     path: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! `limitset export`: sets as a file that `apply` reads.
+//! `limitset export`: writes sets in the format of `apply`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::set_file::SetFile;
 
-/// Write sets down as `apply` reads them, with the numbers they have now
+/// Write sets in the format of `apply`, with their current parameters
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The sets

@@ -1,4 +1,4 @@
-//! `limitset gc`: generated sets that nobody uses.
+//! `limitset gc`: removes unused generated sets.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,16 +10,16 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::grammar::length;
 
-/// Remove generated sets that nobody is attached to
+/// Remove generated sets that no process is attached to
 ///
-/// Generated are names of the form auto-PID-HEX, which programs give to sets that they share among their processes
-/// without naming them. No other name is touched.
+/// Generated names have the form auto-PID-HEX. Programs give them to sets that they share among their
+/// processes without naming them. Sets with other names are never removed.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Leave sets younger than this alone: their makers may be about to attach
+    /// Keep sets younger than this: their creators may be about to attach
     #[arg(long, value_name = "TIME", default_value = "1min")]
     older_than: String,
-    /// Say what would be removed, and remove nothing
+    /// Show which sets would be removed, without removing them
     #[arg(long)]
     dry_run: bool,
 }
@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Removes one set, or says why not.
+/// Removes one set, or returns the reason to keep it.
 fn collect(
     listed: &Listed,
     older_than: Duration,

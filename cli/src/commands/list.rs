@@ -1,4 +1,4 @@
-//! `limitset list`: the sets of this machine.
+//! `limitset list`: lists the sets of this machine.
 
 use limitset::{LimitSet, Listed, Segment};
 use serde::Serialize;
@@ -12,11 +12,11 @@ use crate::text;
 
 /// List the sets of this machine
 ///
-/// Those in /dev/shm; a set in a file is known only to those who know its path.
+/// Lists the sets in /dev/shm. Sets in files are not listed, because they can be anywhere.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
-/// One set, or what is under such a name and is none.
+/// One set, or an unusable file that is named like a set.
 #[derive(Debug, Serialize)]
 struct Row {
     name: String,
@@ -54,7 +54,7 @@ pub(crate) fn run(_args: &Args, context: &Context) -> Outcome {
             ]);
         }
         if table.is_empty() {
-            return writeln!(out, "no sets: make one with `limitset create NAME --limit calls=500/min`");
+            return writeln!(out, "no sets: create one with `limitset create NAME --limit calls=500/min`");
         }
         table.print(context, out)
     })?;
@@ -88,7 +88,7 @@ fn row(listed: &Listed) -> Row {
     if let Ok(segment) = options().observe(&listed.name) {
         row.participants = Some(segment.participants().len());
     }
-    // It may be removed, or begin to fail, between one look and the next.
+    // The set may be removed, or become unreadable, between two reads.
     let Ok(set) = LimitSet::builder().segment(options()).observe(&listed.name) else { return row };
     row.kind = "set";
     match set.stats() {

@@ -1,4 +1,4 @@
-//! `limitset man`: the manual pages.
+//! `limitset man`: prints the manual pages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use crate::args::Cli;
 use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 
-/// Print the manual page of the command, or of one of its commands
+/// Print the manual page of limitset, or of one of its commands
 ///
-/// As in: limitset man | man -l -
+/// Example: limitset man | man -l -
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Of this command
+    /// The command
     command: Option<String>,
     /// Write the pages of all commands into this directory instead
     #[arg(long, value_name = "DIR", conflicts_with = "command")]
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct Page {
     name: String,
-    /// In roff; none if it was written to a file.
+    /// The page in roff; none if it was written to a file.
     page: Option<String>,
     path: Option<String>,
 }
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         let found = pages.into_iter().find(|(name, _)| *name == wanted);
         let Some((name, page)) = found else {
             return Err(crate::failure::Failure::usage(format!(
-                "there is no command {wanted:?}: see `limitset help`"
+                "unknown command {wanted:?}: see `limitset help`"
             )));
         };
         printed.push(Page { name, page: Some(page), path: None });
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Every page with its name, the command's own first.
+/// Returns every page with its name, that of `limitset` first.
 fn pages() -> std::io::Result<Vec<(String, String)>> {
     let mut command = Cli::command();
     command.build();

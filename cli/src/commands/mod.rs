@@ -1,4 +1,4 @@
-//! The commands, one file each: its arguments, what it does, what it prints.
+//! The commands, one file each: arguments, execution, output.
 
 pub(crate) mod apply;
 pub(crate) mod bench;

@@ -1,4 +1,4 @@
-//! `limitset reap`: what the dead hold.
+//! `limitset reap`: returns the permits of dead participants.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 use crate::text;
 
-/// Return at once what the dead still hold, instead of when somebody misses it
+/// Return the permits of dead participants now, instead of when a request needs them
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
@@ -20,7 +20,7 @@ struct Done {
 }
 
 pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
-    // To attach may return some already: those of a dead process whose slot this one got.
+    // Attaching may already return permits: those of a dead participant whose slot this process takes.
     let before = context.observe(&args.name)?.stats()?.reaped_permits;
     let set = context.attach(&args.name)?;
     set.reap()?;

@@ -1,11 +1,11 @@
-//! `limitset reset`: rates as new.
+//! `limitset reset`: refills every rate.
 
 use serde::Serialize;
 
 use crate::context::{Context, Outcome};
 use crate::exit::Exit;
 
-/// Make every rate as if nobody had used it, and forgive debt; permits stay with their holders
+/// Refill every rate as if unused, and forgive debt; permits stay with their holders
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
@@ -22,6 +22,6 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     let set = context.attach(&args.name)?;
     set.reset()?;
     let done = Done { name: args.name.clone(), reset: true };
-    context.print(&done, |out| writeln!(out, "{}: every rate is as new", done.name))?;
+    context.print(&done, |out| writeln!(out, "{}: every rate was reset", done.name))?;
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! `limitset rm`: removing sets.
+//! `limitset rm`: removes sets.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,14 +15,14 @@ use crate::failure::Failure;
 
 /// Remove sets
 ///
-/// Every request to a set that was removed answers so, and its name is free again. Refuses while others are attached,
-/// and names them.
+/// Requests to a removed set fail, and its name is free again. Refuses to remove a set that other processes
+/// are attached to, and lists them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The sets
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
-    /// Also while others are attached, and also what is damaged and can no longer be opened
+    /// Remove also a set that is in use, or one that is damaged and can no longer be opened
     #[arg(long, short)]
     force: bool,
 }
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     for name in &args.names {
         let done = remove(name, args.force, context);
         if let Err(failure) = done {
-            // What is done is done, and has to be said.
+            // The sets removed so far stay removed: print them.
             context.print(&removed, |out| {
                 removed.removed.iter().try_for_each(|it| writeln!(out, "removed {it}"))
             })?;
@@ -64,46 +64,50 @@ fn remove(name: &str, force: bool, context: &Context) -> Result<(), Failure> {
     }
 }
 
-/// What cannot be opened can still be taken away.
+/// Adds `--force` to the advice for a segment that cannot be opened.
 fn by_force(error: AttachError, name: &str) -> Failure {
     let is_malformed = matches!(error, AttachError::Malformed { .. });
     let mut failure = Failure::from(error);
     if is_malformed {
-        failure.message += &format!("; `limitset rm --force {name}` does, whoever uses it");
+        failure.message += &format!("; `limitset rm --force {name}` removes it, even if a process uses it");
     }
     failure
 }
 
 fn in_use(name: &str, attached: &[ParticipantInfo]) -> String {
     let one = |it: &ParticipantInfo| {
-        let ended =
-            if has_ended(it) { ", ended, but not what it ran: see `fuser` of the segment" } else { "" };
+        let ended = if has_ended(it) {
+            ", ended, but its command still runs: see `fuser` of the segment"
+        } else {
+            ""
+        };
         format!("{} ({}, user {}{ended})", it.pid, it.command, it.uid)
     };
     let shown: Vec<_> = attached.iter().take(8).map(one).collect();
     let more = attached.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(
-        "{name} is in use by process {}{more}: stop them, or use --force, and every request of theirs answers that it \
-         was removed",
+        "cannot remove {name}: in use by process {}{more}; stop these processes, or use --force, which makes their \
+         requests fail",
         shown.join(", ")
     )
 }
 
-/// Whether only something that a participant lent its life to keeps its place.
+/// Returns whether the participant's process has ended, so that only a command that inherited its slot lock
+/// keeps the slot.
 fn has_ended(it: &ParticipantInfo) -> bool {
     let ours = fs::metadata("/proc/self/ns/pid").is_ok_and(|ours| ours.ino() == it.pid_namespace);
     ours && !Path::new(&format!("/proc/{}", it.pid)).exists()
 }
 
-/// Takes away the name of what is no usable segment, if it ever was one.
+/// Unlinks a file that is not a usable segment, if it is in /dev/shm or begins like a segment.
 fn unlink(path: &Path) -> Result<(), Failure> {
     let mut start = Vec::new();
     File::open(path)?.take(8).read_to_end(&mut start)?;
     let is_named = path.parent() == Some(Path::new("/dev/shm"));
     if !is_named && start != b"LIMITSET" {
         let message = format!(
-            "{} does not begin as a segment does: remove it by hand if it is in the way",
+            "cannot remove {}: it does not begin like a segment; delete the file by hand if it is not needed",
             path.display()
         );
         return Err(Failure::new(Exit::Unsound, "malformed", message));

@@ -1,7 +1,7 @@
-//! `limitset run`: a command under limits.
+//! `limitset run`: runs a command under limits.
 //!
-//! The command inherits what others know this process to be alive by, so that what is held stays held until both have
-//! ended: who kills the wrapper does not let the command go on without its permits.
+//! The command inherits the slot lock of this process (a slot handoff). So the permits stay held until both
+//! have ended: killing the wrapper does not let the command continue without its permits.
 
 mod command;
 
@@ -28,20 +28,21 @@ use crate::grammar::{self, Needs};
 
 /// Run a command under limits
 ///
-/// Waits until the limits allow what is needed, runs the command, passes its exit code on, and returns the permits when
-/// it has ended. 75 if it was not allowed in time, 127 if there is no such command, 126 if it cannot be run, 128 and the
-/// signal's number if a signal ended it. Signals are passed on to the command.
+/// Waits until the limits grant the request, runs the command, passes its exit code on, and returns the
+/// permits when it has ended. The exit code is 75 if the request was not granted in time, 127 if the command
+/// was not found, 126 if it cannot be run, and 128 plus the signal's number if a signal ended it. Signals are
+/// passed on to the command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
     name: String,
-    /// What it needs, as in tokens=100; one of each call and resource limit comes along
+    /// The amount needed, as in tokens=100; call and resource limits that are not named default to 1
     #[arg(long, value_name = "KEY=NUMBER")]
     need: Vec<String>,
-    /// How long to wait, 0 not at all; for ever if it is not given
+    /// How long to wait; 0 does not wait; without this option there is no time limit
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Whether to run the command when the set cannot be asked, or is not there
+    /// Whether to run the command if the set is unavailable or does not exist
     #[arg(long, value_name = "POLICY", value_enum, default_value = "deny")]
     on_unavailable: Policy,
     /// The command and its arguments
@@ -64,7 +65,7 @@ impl From<Policy> for OnUnavailable {
     }
 }
 
-/// What is told about a run, on stderr: stdout is the command's.
+/// The report about a run, on stderr: stdout belongs to the command.
 #[derive(Debug, Serialize)]
 struct Run {
     set: String,
@@ -72,7 +73,7 @@ struct Run {
     charged: BTreeMap<String, u64>,
     waited_seconds: f64,
     ran_seconds: f64,
-    /// Not known if the set could not be asked: then this process became the command.
+    /// None if the set was unavailable: then this process became the command.
     exit: Option<u8>,
     signal: Option<i32>,
 }
@@ -81,8 +82,8 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     let needs = grammar::needs(&args.need)?;
     let timeout = args.timeout.as_deref().map(grammar::length).transpose()?;
     let (program, arguments) =
-        args.command.split_first().ok_or_else(|| Failure::usage("no command given"))?;
-    // Before anything is charged or waited for.
+        args.command.split_first().ok_or_else(|| Failure::usage("no command given: add one after --"))?;
+    // Find the command before anything is charged or waited for.
     command::find(program)?;
     let mut command = Command::new(program);
     command.args(arguments);
@@ -99,7 +100,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
         signal: None,
     };
     let Some(held) = held.filter(Acquisition::enforced) else {
-        // Nothing to keep alive, and so no need to stay. This becomes the command.
+        // There are no permits to keep, so this process becomes the command.
         tell(&told, context);
         return Err(command::not_started(program, &command.exec()));
     };
@@ -113,12 +114,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
 
 fn tell(run: &Run, context: &Context) {
     if context.json {
-        // The command may have closed it, and its own end is what counts.
+        // The command may have closed stderr. Its exit code matters more than this report.
         let _ = writeln!(io::stderr(), "{}", serde_json::json!({ "run": run }));
     }
 }
 
-/// Gets what is needed. Nothing if the set is not to be had and the policy is to do without.
+/// Acquires the needs. Returns None if the set is unavailable and the policy is to run the command anyway.
 fn acquire(
     args: &Args,
     needs: &Needs,
@@ -141,9 +142,9 @@ fn acquire(
         Some(timeout) => set.acquire_timeout(&amounts[..], timeout),
     }?;
     if !held.enforced() {
-        warn(context, "not limited: the set could not be asked");
+        warn(context, "not limited: the set is unavailable");
     }
-    // Nobody knows better what a command used than who said what it needs.
+    // The needs are the best estimate of the command's use: report them.
     for limit in set.limits().iter().filter(|limit| limit.must_report()) {
         if let Some(amount) = held.charged(limit.name()) {
             held.update(limit.name(), amount).map_err(usage)?;
@@ -152,12 +153,12 @@ fn acquire(
     Ok(Some(held))
 }
 
-/// Attaches, under the command's name: others shall see what holds their permits, not that it is wrapped.
+/// Attaches under the name of the command: other processes see which command holds permits, not the wrapper.
 fn attach(args: &Args, context: &Context) -> Result<LimitSet, AttachError> {
     const COMM: &str = "/proc/self/comm";
     let own = fs::read(COMM).unwrap_or_default();
     if let Some(name) = args.command.first().and_then(|program| Path::new(program).file_name()) {
-        // A name only: without it, they see ours.
+        // Failure is harmless: then the wrapper's own name is shown.
         let _ = fs::write(COMM, [b"run:", name.as_bytes()].concat());
     }
     let options = context.segment_options().lends_life(true);
@@ -172,7 +173,7 @@ fn charged(held: &Acquisition) -> BTreeMap<String, u64> {
     limits.filter_map(|limit| Some((limit.name().to_owned(), held.charged(limit.name())?))).collect()
 }
 
-/// Runs the command; what is held lives as long as this process or the command.
+/// Runs the command. The permits are held as long as this process or the command lives.
 fn under(
     held: Acquisition,
     command: Command,
@@ -184,7 +185,7 @@ fn under(
     let (mut child, life) = match spawned {
         Ok(spawned) => spawned,
         Err(error) => {
-            // As if it had not been asked for.
+            // Roll the acquisition back, because the command did not run.
             let _ = held.cancel();
             return Err(command::not_started(program, &error));
         }
@@ -192,7 +193,7 @@ fn under(
     let ended = forwarding.wait_for(&mut child)?;
     match life.release(held) {
         Ok(()) | Err(UsageError::Removed) => {}
-        // They return as those of a dead process when this one ends.
+        // The permits are returned like those of a dead participant when this process ends.
         Err(error) => warn(context, &error.to_string()),
     }
     Ok(ended)

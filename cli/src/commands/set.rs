@@ -1,4 +1,4 @@
-//! `limitset set`: numbers of limits, live.
+//! `limitset set`: changes parameters of limits, live.
 
 use limitset::{Limit, LimitSet, Stats};
 use serde::Serialize;
@@ -8,14 +8,15 @@ use crate::exit::Exit;
 use crate::grammar::{LimitText, show_limit};
 use crate::text;
 
-/// Change numbers of limits, all at one instant, for every process from its next request on
+/// Change parameters of limits, all at once, for every process from its next request on
 ///
-/// What is not said stays: the algorithm, the time, a burst of its own. Keys, kinds and algorithms cannot change.
+/// Values that are left out stay: the algorithm, the time, a burst of its own. Keys, kinds and algorithms
+/// cannot change.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
     name: String,
-    /// A limit as it shall be, as in tokens=300000/min
+    /// The new limit, as in tokens=300000/min
     #[arg(required = true, value_name = "LIMIT")]
     limits: Vec<String>,
 }
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The limit as it shall be. One that the set does not have is left for it to refuse.
+/// Returns the new limit. An unknown key is passed on, and the set refuses it.
 fn wanted(set: &LimitSet, before: &Stats, text: &LimitText) -> Limit {
     let declared = set.limits().iter().find(|it| it.name() == text.key);
     match declared.zip(before.limit(&text.key)) {

@@ -1,4 +1,4 @@
-//! `limitset show`: one set at one instant.
+//! `limitset show`: shows one set at one instant.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -13,14 +13,14 @@ use crate::grammar::{LimitText, show_limit};
 use crate::table::Table;
 use crate::text;
 
-/// Show a set: its limits, who is attached and holds what, who waits, what went wrong so far
+/// Show a set: limits, participants and their holdings, waiters, and what went wrong so far
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
     name: String,
 }
 
-/// A set at one instant, as JSON has it.
+/// A set at one instant, in the shape of the JSON output.
 #[derive(Debug, Serialize)]
 pub(crate) struct Shown {
     pub(crate) name: String,
@@ -40,9 +40,9 @@ pub(crate) struct Shown {
 pub(crate) struct ShownSegment {
     pub(crate) path: String,
     pub(crate) bytes: u64,
-    /// Of the segment.
+    /// The format version of the segment.
     pub(crate) format_version: u32,
-    /// Of this command.
+    /// The version of this command.
     pub(crate) version: &'static str,
     pub(crate) instance: String,
     pub(crate) created: String,
@@ -56,7 +56,7 @@ pub(crate) struct ShownSegment {
 pub(crate) struct ShownLimit {
     pub(crate) key: String,
     pub(crate) kind: &'static str,
-    /// As `create` and `set` read it, with the numbers of now.
+    /// The limit in the grammar of `create` and `set`, with its current parameters.
     pub(crate) limit: String,
     pub(crate) algorithm: Option<&'static str>,
     pub(crate) capacity: u64,
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
 }
 
 impl Shown {
-    /// The set as it is now.
+    /// Reads the current state of a set.
     pub(crate) fn read(name: &str, set: &SetObserver) -> Result<Self, Failure> {
         let stats = set.stats()?;
         let (info, declared) = (set.segment().info(), set.declaration());
@@ -200,37 +200,37 @@ impl Shown {
         if self.cooldown.remaining_seconds.is_some() || self.cooldown.next_admission_seconds.is_some() {
             let left =
                 self.cooldown.remaining_seconds.or(self.cooldown.next_admission_seconds).unwrap_or(0.0);
-            let text = format!("cooling down: nobody is admitted for another {left:.1} s");
+            let text = format!("cooling down: no request is admitted for another {left:.1} s");
             writeln!(out, "\n{}", context.odd(&text))?;
         }
         if let Some(queue) = &self.queue {
             let ShownQueue { capacity, ready, parked, delayed, leased, results, dead_letters, .. } = queue;
             writeln!(
                 out,
-                "\nwork: {ready} ready, {leased} at work, {parked} parked, {delayed} delayed, {results} results, \
+                "\nwork: {ready} ready, {leased} leased, {parked} parked, {delayed} delayed, {results} results, \
                  {dead_letters} dead letters, of {capacity}"
             )?;
         }
         writeln!(out)?;
         if self.participants.is_empty() {
-            writeln!(out, "nobody is attached")?;
+            writeln!(out, "no process is attached")?;
         } else {
             self.participant_table().print(context, out)?;
         }
         let ShownCounts { recoveries, reaped_permits, unenforced, deposed, .. } = self.counts;
         writeln!(
             out,
-            "\n{} wait; after deaths: {} undone, {} returned",
+            "\n{} waiting; after deaths of processes: {} rolled back, {} returned",
             self.waiters,
             text::count(recoveries, "update", "updates"),
             text::count(reaped_permits, "permit", "permits"),
         )?;
         if unenforced > 0 {
-            writeln!(out, "{}", context.odd(&format!("{unenforced} acquisitions were let through unasked")))?;
+            writeln!(out, "{}", context.odd(&format!("{unenforced} acquisitions were not limited")))?;
         }
         if deposed > 0 {
             let text = format!(
-                "{deposed} unlocks found the lock in other hands: run `limitset check`, and report it"
+                "{deposed} lock holders lost the lock to another process: run `limitset check`, and report it"
             );
             writeln!(out, "{}", context.bad(&text))?;
         }

@@ -1,10 +1,10 @@
-//! `limitset simulate`: limits on a virtual clock. The library decides, on a set in private memory whose clock stands
-//! still until it is moved; so an hour takes a moment, and the answer is exact.
+//! `limitset simulate`: tries limits on a virtual clock. The library decides, on a set in private memory with
+//! a manual clock. So an hour takes a moment, and the answer is exact.
 //!
 //! ```text
-//! load   who asks for what and when: a trace, or a steady rate
-//! play   the load played against the limits
-//! plot   the picture
+//! load   the requests: a trace, or a steady rate
+//! play   runs the requests against the limits
+//! plot   draws the plot
 //! ```
 
 mod load;
@@ -27,43 +27,43 @@ use crate::grammar::{self, LimitText};
 use crate::table::Table;
 use crate::text;
 
-/// Try limits on a virtual clock: what would be admitted, and when
+/// Try limits on a virtual clock: which requests are admitted, and when
 ///
-/// The requests come from a trace, or at a steady rate. A trace is CSV with a heading: a column `time` in seconds, one
-/// per key for the amounts, and perhaps `hold`, the seconds that a request holds what it has. With --what-if the same
-/// requests are tried once more with other numbers.
+/// The requests come from a trace, or at a steady rate. A trace is CSV with a heading: a column `time` in
+/// seconds, one column per key for the amounts, and optionally `hold`, the seconds that a request holds its
+/// permits. With --what-if the requests are tried once more with other limits.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// A limit, as in tokens=200000/min:gcra:burst=50000
     #[arg(long, required = true, value_name = "LIMIT")]
     limit: Vec<String>,
-    /// A limit to be compared: instead of the one with its key
+    /// A limit to compare: replaces the --limit with its key
     #[arg(long, value_name = "LIMIT")]
     what_if: Vec<String>,
-    /// Requests to try them on
+    /// A CSV file of requests
     #[arg(long, value_name = "FILE", conflicts_with_all = ["every", "lasting", "need", "hold"])]
     trace: Option<PathBuf>,
     /// Without a trace: the time between two requests
     #[arg(long, value_name = "TIME", default_value = "100ms")]
     every: String,
-    /// Without a trace: for how long there are requests
+    /// Without a trace: the time span of the requests
     #[arg(long = "for", id = "lasting", value_name = "TIME", default_value = "1min")]
     lasting: String,
-    /// Without a trace: what each request needs
+    /// Without a trace: the needs of each request
     #[arg(long, value_name = "KEY=NUMBER")]
     need: Vec<String>,
-    /// Without a trace: how long each request holds what it has
+    /// Without a trace: how long each request holds its permits
     #[arg(long, value_name = "TIME", default_value = "0")]
     hold: String,
-    /// How long a request waits before it is given up
+    /// How long a request waits before it gives up
     #[arg(long, value_name = "TIME", default_value = "0")]
     wait: String,
-    /// Say what became of each request
+    /// Print the outcome of each request
     #[arg(long)]
     each: bool,
 }
 
-/// The answer.
+/// The answer of the command.
 #[derive(Debug, Serialize)]
 struct Simulated {
     seconds: f64,
@@ -78,7 +78,7 @@ struct Scenario {
     admitted: usize,
     denied: usize,
     never: usize,
-    /// The last admission.
+    /// The time of the last admission.
     last_admitted_seconds: Option<f64>,
     waited_seconds: Waited,
     /// Units taken, by key.
@@ -88,7 +88,7 @@ struct Scenario {
     each: Option<Vec<Each>>,
 }
 
-/// How long those who were admitted had waited.
+/// The waiting times of the admitted requests.
 #[derive(Debug, Serialize)]
 struct Waited {
     p50: f64,
@@ -96,7 +96,7 @@ struct Waited {
     max: f64,
 }
 
-/// A part of the time.
+/// A part of the simulated time.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Bucket {
     from_seconds: f64,
@@ -136,7 +136,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// The limits with others in the place of some.
+/// Returns the limits, some of them replaced by others with the same keys.
 fn replaced(limits: &[String], others: &[String]) -> Result<Vec<Limit>, Failure> {
     let mut texts = limits.to_vec();
     for other in others {
@@ -147,7 +147,7 @@ fn replaced(limits: &[String], others: &[String]) -> Result<Vec<Limit>, Failure>
         let Some(text) = place.and_then(|place| texts.get_mut(place)) else {
             let known = keys.join(", ");
             return Err(Failure::usage(format!(
-                "--what-if {other}: no --limit has the key {key:?}; there is {known}"
+                "unknown key {key:?} in --what-if {other}: the keys of --limit are {known}"
             )));
         };
         other.clone_into(text);
@@ -155,7 +155,7 @@ fn replaced(limits: &[String], others: &[String]) -> Result<Vec<Limit>, Failure>
     grammar::limits(&texts)
 }
 
-/// As many columns as there are in the picture.
+/// The number of columns of the plot.
 const BUCKETS: usize = 60;
 
 impl Scenario {
@@ -190,7 +190,8 @@ impl Scenario {
     }
 }
 
-/// The time in parts: arrivals and refusals by when they asked, admissions by when they were admitted.
+/// Divides the time into parts. Arrivals and denials count at their arrival, admissions when they were
+/// admitted.
 fn buckets(fates: &[Played], end: Duration) -> Vec<Bucket> {
     let last = fates.iter().map(|it| it.admitted.unwrap_or(it.at)).max().unwrap_or_default();
     let end = end.max(last).max(Duration::from_nanos(1));
@@ -232,7 +233,7 @@ impl Simulated {
     fn print(&self, context: &Context, out: &mut dyn Write) -> io::Result<()> {
         let requests = text::count(self.requests as u64, "request", "requests");
         let wait = match self.wait_seconds {
-            0.0 => "none of them waits".to_owned(),
+            0.0 => "without waiting".to_owned(),
             wait => format!("each waits up to {}", text::about(Duration::from_secs_f64(wait))),
         };
         writeln!(out, "{requests} in {}, {wait}", text::about(Duration::from_secs_f64(self.seconds)))?;

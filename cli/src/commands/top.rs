@@ -1,9 +1,9 @@
-//! `limitset top`: a live view of sets: how full they are, who holds what, who waits.
+//! `limitset top`: a live view of sets: usage, holders and waiters.
 //!
 //! ```text
-//! screen   the terminal: taken over, and given back whatever happens
-//! state    what was seen: sets, their past, what is selected
-//! draw     the picture of that
+//! screen   takes over the terminal, and restores it in every case
+//! state    the observed sets, their history and the selection
+//! draw     draws the state
 //! ```
 
 mod draw;
@@ -21,20 +21,21 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::grammar;
 
-/// Watch sets live: how full they are, who holds what, who waits
+/// Watch sets live: usage, holders and waiters
 ///
-/// Keys: up and down select, Tab goes from sets to processes, s sorts by the next column, r turns the order, space
-/// stands still, + and - change the pace, q ends. Where stdout is no terminal it prints the sets once.
+/// Keys: up and down select, Tab switches between sets and processes, s sorts by the next column, r reverses
+/// the order, space pauses, + and - change the pace, q ends. If stdout is not a terminal, the sets are
+/// printed once.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The sets; all of them if none is named
+    /// The sets; all sets by default
     names: Vec<String>,
-    /// How often to look
+    /// The interval between two updates
     #[arg(long, value_name = "TIME", default_value = "500ms")]
     interval: String,
 }
 
-/// Looking more often than this shows nothing more, and costs those who are looked at.
+/// The shortest interval. A shorter one shows nothing more and slows the participants down.
 const SHORTEST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -42,7 +43,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     let interval = grammar::length(&args.interval)?.clamp(SHORTEST, LONGEST);
     let mut state = State::new(&args.names, *context);
     state.look()?;
-    // A set that was named must be there to begin with; what happens to it later is shown.
+    // A named set must exist at the start; its later removal is shown.
     if let Some(failure) = state.first_failure().filter(|_| !args.names.is_empty()) {
         return Err(failure);
     }
@@ -53,12 +54,12 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     watch(state, interval)
 }
 
-/// What is there now, once, for pipes and programs.
+/// Prints the current state once, for pipes and programs.
 fn snapshot(state: &State, context: &Context) -> Outcome {
     let sets: Vec<&Shown> = state.shown().collect();
     context.print(&sets, |out| {
         if sets.is_empty() {
-            return writeln!(out, "there are no sets");
+            return writeln!(out, "no sets");
         }
         for (index, set) in sets.iter().enumerate() {
             if index > 0 {

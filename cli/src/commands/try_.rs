@@ -1,4 +1,4 @@
-//! `limitset try`: a dry run.
+//! `limitset try`: checks a request without charging it.
 
 use limitset::{AcquireError, LimitStatus, Statuses};
 use serde::Serialize;
@@ -10,14 +10,14 @@ use crate::grammar::needs;
 use crate::table::Table;
 use crate::text;
 
-/// Say whether a request would be granted now; nothing is charged
+/// Check whether a request would be granted now, without charging it
 ///
-/// Exits with 0 if it would, 75 if not now, 76 if never.
+/// Exits with 0 if it would be granted, 75 if not now, 76 if never.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The set
     name: String,
-    /// What is needed, as in tokens=100; one of each call and resource limit comes along
+    /// The amount needed, as in tokens=100; call and resource limits that are not named default to 1
     #[arg(long, value_name = "KEY=NUMBER")]
     need: Vec<String>,
 }
@@ -29,7 +29,7 @@ struct Tried {
     answer: &'static str,
     message: Option<String>,
     retry_after_seconds: Option<f64>,
-    /// How many others wait for the same.
+    /// The number of conflicting waiters ahead.
     ahead: Option<u64>,
     limits: Vec<TriedLimit>,
 }
@@ -38,7 +38,7 @@ struct Tried {
 struct TriedLimit {
     key: String,
     requested: u64,
-    /// Negative is debt.
+    /// The available amount; a negative amount is debt.
     available: i64,
     most: u64,
     passed: bool,
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
             let wait = match (it.passed, it.retry_after_seconds) {
                 (true, _) => "now".to_owned(),
                 (false, Some(seconds)) => format!("{seconds:.3} s"),
-                (false, None) => "when others return theirs".to_owned(),
+                (false, None) => "when permits are returned".to_owned(),
             };
             let numbers = [it.requested.to_string(), it.available.to_string(), it.most.to_string()];
             table.row([it.key.clone()].into_iter().chain(numbers).chain([wait]));
@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args, context: &Context) -> Outcome {
     Ok(exit)
 }
 
-/// What a refusal means; what is none is a failure.
+/// Returns the answer for a denied request. Other errors are failures.
 fn refused(error: AcquireError) -> Result<(Exit, Tried), Failure> {
     let mut tried = Tried {
         granted: false,

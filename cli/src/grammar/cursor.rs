@@ -1,4 +1,4 @@
-//! A place in a text, and what is wrong there.
+//! A cursor over a text, and errors that point at a position in it.
 
 use std::fmt;
 use std::ops::Range;
@@ -7,17 +7,17 @@ use limitset::limit::CALL_COUNT;
 
 use crate::text;
 
-/// How [`CALL_COUNT`] is written.
+/// The word for [`CALL_COUNT`] in this grammar.
 const CALLS: &str = "calls";
 
-/// A text against the grammar: what is wrong, and where.
+/// A text that violates the grammar, with the fault and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadText {
     /// The whole text.
     pub(crate) text: String,
-    /// Where it goes wrong, in characters.
+    /// The position of the fault, in characters.
     pub(crate) at: Range<usize>,
-    /// What is wrong and what was expected.
+    /// The fault, and the expected text.
     pub(crate) what: String,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Display for BadText {
 impl std::error::Error for BadText {}
 
 impl BadText {
-    /// The text, and below it a mark.
+    /// Returns the text with a mark in a second line, below the fault.
     pub(crate) fn excerpt(&self) -> String {
         let (text, mark) = text::marked(&self.text, &self.at);
         format!("  {text}\n  {mark}")
@@ -67,14 +67,14 @@ impl<'a> Cursor<'a> {
         Some(c)
     }
 
-    /// Steps over a character if it is there.
+    /// Consumes a character if it is the next one.
     pub(crate) fn take(&mut self, c: char) -> bool {
         let found = self.peek() == Some(c);
         self.at += usize::from(found);
         found
     }
 
-    /// All characters up to the first that does not fit.
+    /// Consumes and returns all characters up to the first that does not fit.
     pub(crate) fn take_while(&mut self, fits: impl Fn(char) -> bool) -> String {
         let from = self.at;
         while self.peek().is_some_and(&fits) {
@@ -83,21 +83,21 @@ impl<'a> Cursor<'a> {
         self.chars.get(from..self.at).unwrap_or_default().iter().collect()
     }
 
-    /// What is wrong from a place to here.
+    /// Returns an error that marks the text from a position to the cursor.
     pub(crate) fn wrong_since(&self, from: usize, what: impl Into<String>) -> BadText {
         BadText { text: self.text.to_owned(), at: from..self.at.max(from), what: what.into() }
     }
 
-    /// What was expected here.
+    /// Returns an error that names the expected text and the character found at the cursor.
     pub(crate) fn expected(&self, what: &str) -> BadText {
         let what = match self.peek() {
-            Some(c) => format!("expected {what}, found {c:?}"),
-            None => format!("expected {what}, but this is the end"),
+            Some(c) => format!("unexpected {c:?}, expected {what}"),
+            None => format!("unexpected end of input, expected {what}"),
         };
         BadText { text: self.text.to_owned(), at: self.at..self.at + 1, what }
     }
 
-    /// A key: bare, or in quotes. The bare word `calls` is the key that limits on calls have unless they are given one.
+    /// Reads a key: bare, or in quotes. The bare word `calls` is the default key of call limits.
     pub(crate) fn key(&mut self) -> Result<String, BadText> {
         let from = self.at;
         if self.take('"') {
@@ -108,7 +108,7 @@ impl<'a> Cursor<'a> {
                     Some('\\') => key.extend(self.next()),
                     Some(c) => key.push(c),
                     None => {
-                        return Err(self.wrong_since(from, "this quote is never closed: add a \" at its end"));
+                        return Err(self.wrong_since(from, "unclosed quote: add a \" at the end of the key"));
                     }
                 }
             }
@@ -121,7 +121,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A whole number: digits, with _ between them, and perhaps k, M or G.
+    /// Reads a whole number: digits, with _ between them, and an optional k, M or G.
     pub(crate) fn number(&mut self) -> Result<u64, BadText> {
         let from = self.at;
         let digits = self.take_while(|c| c.is_ascii_digit() || c == '_');
@@ -138,18 +138,16 @@ impl<'a> Cursor<'a> {
         self.at += usize::from(unit.is_some());
         let number = digits.replace('_', "").parse::<u64>().ok();
         let number = number.and_then(|number| number.checked_mul(unit.unwrap_or(1)));
-        number.ok_or_else(|| {
-            self.wrong_since(from, format!("this number is too large: the most is {}", u64::MAX))
-        })
+        number.ok_or_else(|| self.wrong_since(from, format!("number too large: the maximum is {}", u64::MAX)))
     }
 }
 
-/// Whether a key may have this character without quotes.
+/// Returns whether a key may contain this character without quotes.
 pub(super) fn is_bare(c: char) -> bool {
     !matches!(c, '=' | ':' | '/' | '"' | '\\' | ',') && !c.is_whitespace() && !c.is_control()
 }
 
-/// A key as this grammar reads it.
+/// Formats a key in this grammar.
 pub(crate) fn show_key(key: &str) -> String {
     if key == CALL_COUNT {
         return CALLS.to_owned();

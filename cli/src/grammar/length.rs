@@ -22,10 +22,10 @@ const UNITS: [(&str, u64); 15] = [
     ("week", 604_800_000_000_000),
 ];
 
-/// The units that lengths are shown in, the largest first.
+/// The units for formatting lengths, the largest first.
 const SHOWN: [&str; 7] = ["day", "h", "min", "s", "ms", "us", "ns"];
 
-const TOO_LONG: &str = "this is too long a time: 584 years is the longest";
+const TOO_LONG: &str = "time too long: the maximum is 584 years";
 
 /// Reads a length of time; `0` needs no unit.
 pub(crate) fn length(text: &str) -> Result<Duration, BadText> {
@@ -35,12 +35,12 @@ pub(crate) fn length(text: &str) -> Result<Duration, BadText> {
     let mut cursor = Cursor::new(text);
     let length = lengths(&mut cursor)?;
     if !cursor.is_done() {
-        return Err(cursor.expected("nothing more"));
+        return Err(cursor.expected("the end"));
     }
     Ok(length)
 }
 
-/// One or more numbers with units.
+/// Reads one or more numbers with units.
 pub(super) fn lengths(cursor: &mut Cursor<'_>) -> Result<Duration, BadText> {
     let from = cursor.at();
     let mut nanos = 0u64;
@@ -53,7 +53,7 @@ pub(super) fn lengths(cursor: &mut Cursor<'_>) -> Result<Duration, BadText> {
     }
 }
 
-/// A number, perhaps with a fraction, and its unit.
+/// Reads a number with an optional fraction, and its unit.
 fn one(cursor: &mut Cursor<'_>) -> Result<u64, BadText> {
     let from = cursor.at();
     let whole = cursor.take_while(|c| c.is_ascii_digit());
@@ -63,7 +63,7 @@ fn one(cursor: &mut Cursor<'_>) -> Result<u64, BadText> {
     let fraction = if cursor.take('.') { cursor.take_while(|c| c.is_ascii_digit()) } else { String::new() };
     let unit = unit(cursor)?;
     let nanos = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(unit));
-    // What is below a nanosecond does not count.
+    // Fractions of a nanosecond are dropped.
     let digits = fraction.get(..fraction.len().min(18)).unwrap_or_default();
     let scale = 10u128.pow(u32::try_from(digits.len()).unwrap_or(0));
     let part = digits.parse::<u128>().unwrap_or(0) * u128::from(unit) / scale;
@@ -71,7 +71,7 @@ fn one(cursor: &mut Cursor<'_>) -> Result<u64, BadText> {
     nanos.ok_or_else(|| cursor.wrong_since(from, TOO_LONG))
 }
 
-/// The nanoseconds of a unit.
+/// Reads a unit and returns its nanoseconds.
 pub(super) fn unit(cursor: &mut Cursor<'_>) -> Result<u64, BadText> {
     let from = cursor.at();
     let word = cursor.take_while(char::is_alphabetic);
@@ -80,13 +80,13 @@ pub(super) fn unit(cursor: &mut Cursor<'_>) -> Result<u64, BadText> {
         Some((_, nanos)) => Ok(*nanos),
         None if word.is_empty() => Err(cursor.expected("a unit of time: ns, us, ms, s, min, h, day or week")),
         None => {
-            let what = format!("{word:?} is no unit of time: expected ns, us, ms, s, min, h, day or week");
+            let what = format!("unknown unit of time {word:?}: expected ns, us, ms, s, min, h, day or week");
             Err(cursor.wrong_since(from, what))
         }
     }
 }
 
-/// A length as this grammar reads it, exactly.
+/// Formats a length of time in this grammar, exactly.
 pub(crate) fn show_length(length: Duration) -> String {
     let mut left = u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
     if left == 0 {

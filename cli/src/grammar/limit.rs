@@ -10,7 +10,7 @@ use super::cursor::{BadText, Cursor, show_key};
 use super::length::{lengths, show_length, unit};
 use crate::failure::Failure;
 
-/// A limit as it was written. What was not said is not guessed yet.
+/// A limit as the user wrote it. Parts that were left out have no value yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LimitText {
     pub(crate) key: String,
@@ -28,7 +28,7 @@ struct Options {
     is_calls: Option<bool>,
 }
 
-/// Reads limits that shall be one set; the library says which cannot be.
+/// Reads the limits of one set. The library validates them.
 pub(crate) fn limits<T: AsRef<str>>(texts: &[T]) -> Result<Vec<Limit>, Failure> {
     let read = |text: &T| Ok::<_, BadText>(LimitText::read(text.as_ref())?.limit());
     let limits = texts.iter().map(read).collect::<Result<Vec<_>, _>>()?;
@@ -51,8 +51,7 @@ impl LimitText {
             let from = cursor.at();
             if window.is_none() {
                 cursor.take_while(|_| true);
-                let what =
-                    "options are for rates: say per which time before them, as in tokens=200000/min:gcra";
+                let what = "only rates have options: give a time first, as in tokens=200000/min:gcra";
                 return Err(cursor.wrong_since(from, what));
             }
             options.read(&mut cursor)?;
@@ -65,7 +64,7 @@ impl LimitText {
         Ok(Self { key, number, window, options })
     }
 
-    /// The limit it describes; what was not said is as the library has it.
+    /// Returns the limit that the text describes. Parts that were left out are the library's defaults.
     pub(crate) fn limit(&self) -> Limit {
         let Some(window) = self.window else { return ResourceLimit::new(&self.key, self.number).into() };
         let Options { algorithm, burst, resolution, report, is_calls } = self.options.clone();
@@ -82,8 +81,8 @@ impl LimitText {
         report.into_iter().fold(limit, RateLimit::report).into()
     }
 
-    /// The limit it describes as a change of one that a set has: what was not said stays. A burst that was as large as
-    /// the capacity follows it.
+    /// Returns the text's limit as a change of an existing limit: parts that were left out keep their current
+    /// values. A burst that equals the capacity follows a change of the capacity.
     pub(crate) fn changed(&self, declared: &Limit, now: &LimitStats) -> Limit {
         let mut full = self.clone();
         full.window = self.window.or(now.window);
@@ -101,7 +100,7 @@ impl LimitText {
         full.limit()
     }
 
-    /// A limit that a set has, with the numbers it has now.
+    /// Returns an existing limit with its current parameters.
     pub(crate) fn live(declared: &Limit, now: &LimitStats) -> Limit {
         let same = Self {
             key: now.key.clone(),
@@ -113,7 +112,7 @@ impl LimitText {
     }
 }
 
-/// `min`, `30s`.
+/// Reads the time of a rate: `min`, `30s`.
 fn window(cursor: &mut Cursor<'_>) -> Result<Duration, BadText> {
     match cursor.peek() {
         Some(c) if c.is_ascii_digit() => lengths(cursor),
@@ -141,7 +140,7 @@ impl Options {
                 let cursor = value(cursor, "resolution=60")?;
                 let from = cursor.at();
                 let number = u32::try_from(cursor.number()?).map_err(|_| {
-                    cursor.wrong_since(from, format!("this is too large: the most is {}", u32::MAX))
+                    cursor.wrong_since(from, format!("resolution too large: the maximum is {}", u32::MAX))
                 })?;
                 once(&mut self.resolution, number, cursor, &named)
             }
@@ -161,7 +160,7 @@ impl Options {
             other => {
                 let algorithms: Vec<_> = Algorithm::ALL.iter().map(|it| it.name()).collect();
                 let what = format!(
-                    "{other:?} is no option: expected {}, burst=, resolution=, report=, calls or rate",
+                    "unknown option {other:?}: expected {}, burst=, resolution=, report=, calls or rate",
                     algorithms.join(", ")
                 );
                 Err(cursor.wrong_since(from, what))
@@ -180,13 +179,13 @@ fn value<'c, 't>(cursor: &'c mut Cursor<'t>, example: &str) -> Result<&'c mut Cu
 
 fn once<T>(place: &mut Option<T>, value: T, cursor: &Cursor<'_>, at: &Range<usize>) -> Result<(), BadText> {
     if place.replace(value).is_some() {
-        let wrong = cursor.wrong_since(at.start, "this is said twice: leave one out");
+        let wrong = cursor.wrong_since(at.start, "option given twice: remove one");
         return Err(BadText { at: at.clone(), ..wrong });
     }
     Ok(())
 }
 
-/// A limit as this grammar reads it, with these numbers.
+/// Formats a limit in this grammar.
 pub(crate) fn show_limit(limit: &Limit) -> String {
     let mut text = format!("{}={}", show_key(limit.name()), limit.capacity());
     let Some(rate) = limit.rate_settings() else { return text };
@@ -277,7 +276,7 @@ mod tests {
             ("tokens=99999999999999999999", 7..27, "too large"),
             ("tokens=20000000000G", 7..19, "too large"),
             ("tokens=5/", 9..10, "a time"),
-            ("tokens=5/fortnight", 9..18, "no unit of time"),
+            ("tokens=5/fortnight", 9..18, "unknown unit of time"),
             ("tokens=5/min:", 13..14, "an option"),
             ("tokens=5/min:gcar", 13..17, "gcra"),
             ("tokens=5/min:burst", 18..19, "burst=50000"),
@@ -286,9 +285,9 @@ mod tests {
             ("tokens=5/min:gcra:leaky_bucket", 18..30, "twice"),
             ("tokens=5/min:report=maybe", 20..25, "required or optional"),
             ("tokens=5/min:resolution=9999999999", 24..34, "too large"),
-            ("connections=8:gcra", 14..18, "options are for rates"),
+            ("connections=8:gcra", 14..18, "only rates have options"),
             ("tokens=5/min gcra", 12..13, "an option, or the end"),
-            ("\"tokens=5", 0..9, "never closed"),
+            ("\"tokens=5", 0..9, "unclosed quote"),
         ] {
             let bad = LimitText::read(text).unwrap_err();
             assert_eq!(bad.at, at, "{text}: {bad}");

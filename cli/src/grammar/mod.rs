@@ -1,11 +1,11 @@
 //! Limits, needs and times as text.
 //!
 //! ```text
-//! limit     KEY=NUMBER                        so many, held and returned
-//!           KEY=NUMBER/TIME[:OPTION]...       so many per time
+//! limit     KEY=NUMBER                        permits, held and returned
+//!           KEY=NUMBER/TIME[:OPTION]...       a rate: units per time
 //! need      KEY=NUMBER
-//! KEY       any characters but = : / " \ and blanks, or "in quotes" with \" and \\
-//!           bare calls is call_count, the key of limits on calls that were given none
+//! KEY       any characters except = : / , " \ and blanks, or "in quotes" with \" and \\
+//!           bare calls is call_count, the default key of call limits
 //! NUMBER    200000, 200_000, 200k, 5M, 1G
 //! TIME      s, min, h, day, or a length such as 30s, 100ms, 1h30min
 //! OPTION    token_bucket, leaky_bucket, sliding_window, fixed_window, gcra

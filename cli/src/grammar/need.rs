@@ -2,18 +2,18 @@
 
 use super::cursor::{BadText, Cursor};
 
-/// What is needed of each limit, by key.
+/// The amounts that a request needs, by key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Needs(Vec<(String, u64)>);
 
 impl Needs {
-    /// The amounts, as a request takes them.
+    /// Returns the amounts in the form that requests take.
     pub(crate) fn amounts(&self) -> Vec<(&str, u64)> {
         self.0.iter().map(|(key, amount)| (key.as_str(), *amount)).collect()
     }
 }
 
-/// Reads needs, each `KEY=NUMBER`. Which keys there are, the set knows.
+/// Reads needs, each `KEY=NUMBER`. The set checks later that the keys exist.
 pub(crate) fn needs<T: AsRef<str>>(texts: &[T]) -> Result<Needs, BadText> {
     texts.iter().map(|text| need(text.as_ref())).collect::<Result<_, _>>().map(Needs)
 }
@@ -25,11 +25,7 @@ fn need(text: &str) -> Result<(String, u64), BadText> {
         return Err(cursor.expected("= and a number, as in tokens=100"));
     }
     let number = cursor.number()?;
-    if cursor.is_done() {
-        Ok((key, number))
-    } else {
-        Err(cursor.expected("nothing more: a need is KEY=NUMBER"))
-    }
+    if cursor.is_done() { Ok((key, number)) } else { Err(cursor.expected("the end: a need is KEY=NUMBER")) }
 }
 
 #[cfg(test)]

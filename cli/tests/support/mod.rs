@@ -1,4 +1,5 @@
-//! What tests of the command share: running the real binary, and sets with names of their own that are gone afterwards.
+//! Helpers of the command's tests: they run the real binary, and create sets with unique names that are
+//! removed afterwards.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(
@@ -16,31 +17,31 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use nix::sys::signal::{SigHandler, Signal};
 use serde_json::Value;
 
-/// The binary under test, with an environment that changes nothing about its output.
+/// Returns the binary under test, with an environment that does not affect its output.
 pub(crate) fn limitset() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_limitset"));
     command.env_remove("NO_COLOR").env("TERM", "xterm").env("COLUMNS", "100");
-    // SAFETY: what runs in the child between fork and exec only makes system calls.
+    // SAFETY: the function that runs in the child between fork and exec only makes system calls.
     unsafe { command.pre_exec(heed_signals) };
     command
 }
 
-/// What the tests were started by may ignore signals (nohup, a shell that runs them in the background), and that is
-/// inherited: then a signal that a test sends would not arrive.
+/// Restores the default action of signals. The parent of the tests may ignore signals (nohup, a shell that
+/// runs them in the background), which is inherited: then a signal that a test sends would have no effect.
 fn heed_signals() -> std::io::Result<()> {
     for signal in [Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGTSTP] {
-        // SAFETY: the default is no function of ours.
+        // SAFETY: the default action installs no handler.
         unsafe { nix::sys::signal::signal(signal, SigHandler::SigDfl) }?;
     }
     Ok(())
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(crate) fn run(args: &[&str]) -> Ran {
     Ran(limitset().args(args).output().expect("the binary runs"))
 }
 
-/// A run that is over.
+/// A finished run.
 pub(crate) struct Ran(pub(crate) Output);
 
 impl Ran {
@@ -56,20 +57,20 @@ impl Ran {
         String::from_utf8_lossy(&self.0.stderr).into_owned()
     }
 
-    /// Itself, if it ended with this code.
+    /// Returns the run if it ended with this code; otherwise panics.
     #[track_caller]
     pub(crate) fn ends(self, code: i32) -> Self {
         assert_eq!(self.code(), code, "{self:?}");
         self
     }
 
-    /// What it printed, as JSON.
+    /// Returns stdout, parsed as JSON.
     #[track_caller]
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.0.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The error it printed, as JSON.
+    /// Returns stderr, parsed as JSON.
     #[track_caller]
     pub(crate) fn error_json(&self) -> Value {
         serde_json::from_slice(&self.0.stderr).unwrap_or_else(|error| panic!("{error}: {self:?}"))
@@ -82,7 +83,7 @@ impl std::fmt::Debug for Ran {
     }
 }
 
-/// A name that no other test has; its segment is gone when this is.
+/// A unique name. Its segment is removed on drop.
 pub(crate) struct Name(pub(crate) String);
 
 impl Name {
@@ -92,7 +93,7 @@ impl Name {
         Self(format!("test-cli-{about}-{}-{count}", std::process::id()))
     }
 
-    /// A set of that name with these limits.
+    /// Creates a set with a unique name and these limits.
     pub(crate) fn with(about: &str, limits: &[&str]) -> Self {
         let name = Self::new(about);
         let mut command = limitset();
@@ -124,7 +125,8 @@ impl std::ops::Deref for Name {
     }
 }
 
-/// Runs a test; ends the whole process if it hangs. Generous, because machines are noisy.
+/// Runs a test, and ends the whole process if the test hangs. The timeout is generous, because machines are
+/// noisy.
 pub(crate) fn watched(test: impl FnOnce()) {
     let (done, finished) = std::sync::mpsc::channel::<()>();
     let name = std::thread::current().name().unwrap_or("a test").to_owned();

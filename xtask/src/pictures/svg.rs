@@ -1,4 +1,4 @@
-//! A terminal's screen as SVG: text with colours and weights, each run at its column.
+//! Converts a terminal's screen to SVG: text with colours and weights, each run at its column.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ const CELL: f32 = 8.4;
 const LINE: f32 = 18.0;
 const MARGIN: f32 = 14.0;
 
-/// Colours 0 to 7, then the bright ones, on a dark ground.
+/// Colours 0 to 7, then the bright ones, for a dark background.
 const COLOURS: [&str; 16] = [
     "#484f58", "#ff7b72", "#3fb950", "#d29922", "#58a6ff", "#bc8cff", "#39c5cf", "#b1bac4", "#6e7681",
     "#ffa198", "#56d364", "#e3b341", "#79c0ff", "#d2a8ff", "#56d4dd", "#f0f6fc",
@@ -14,7 +14,7 @@ const COLOURS: [&str; 16] = [
 const GROUND: &str = "#0d1117";
 const TEXT: &str = "#c9d1d9";
 
-/// How a run of characters looks.
+/// The style of a run of characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Look {
     colour: Option<usize>,
@@ -23,7 +23,7 @@ struct Look {
     reverse: bool,
 }
 
-/// Characters of one look, and the column they begin at.
+/// A run of characters in one style, and its first column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Run {
     column: usize,
@@ -31,7 +31,7 @@ struct Run {
     look: Look,
 }
 
-/// The screen as a picture. Empty lines at the end are left out.
+/// Returns the screen as a picture, without empty lines at the end.
 pub(super) fn draw(screen: &str, title: &str) -> String {
     let mut look = Look::default();
     let mut lines: Vec<Vec<Run>> = screen.lines().map(|line| runs(line, &mut look)).collect();
@@ -81,7 +81,7 @@ fn element(run: &Run, top: f32) -> String {
     text
 }
 
-/// A line cut where the look changes.
+/// Splits a line where the style changes.
 fn runs(line: &str, look: &mut Look) -> Vec<Run> {
     let mut found: Vec<Run> = Vec::new();
     let mut column = 0;
@@ -113,7 +113,7 @@ impl Look {
                 27 => self.reverse = false,
                 30..=37 => self.colour = Some(code - 30),
                 90..=97 => self.colour = Some(code - 82),
-                // One of many colours: 5 and its number.
+                // An indexed colour: 5 and its number.
                 38 => self.colour = codes.by_ref().nth(1),
                 39 => self.colour = None,
                 _ => {}
@@ -151,7 +151,7 @@ mod tests {
     fn a_picture_has_what_was_on_the_screen_and_no_markup_of_it() {
         let picture = draw("\u{1b}[7m<a> & b\u{1b}[0m\n\n\n", "A & B");
         assert!(picture.contains("&lt;a&gt; &amp; b</text>") && picture.contains("<title>A &amp; B</title>"));
-        assert_eq!(picture.matches("<rect").count(), 2, "the ground, and what is reversed");
+        assert_eq!(picture.matches("<rect").count(), 2, "the background, and the reversed text");
         assert!(picture.contains(&format!("height=\"{:.0}\"", LINE + 2.0 * MARGIN)), "one line: {picture}");
     }
 }

@@ -1,4 +1,5 @@
-//! The workers: forked, started together, stopped together. What they measure is in words of the scratch segment.
+//! The workers: forked, started together, stopped together. They write their measurements to words of the
+//! scratch segment.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -13,31 +14,31 @@ use super::histogram::{self, Histogram};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// The first words: who is ready, and what the others shall do.
+/// The first words: the number of workers that are ready, and the command to all workers.
 const READY: usize = 0;
 const ORDER: usize = 1;
 const HEAD: usize = 2;
-/// A worker's words: granted, denied, and its histogram.
+/// The words of a worker: granted, denied, and its histogram.
 const OF_WORKER: usize = 2 + histogram::WORDS;
 
 const GO: u64 = 1;
 const STOP: u64 = 2;
 
-/// How often to look.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(50);
 const START: Duration = Duration::from_micros(200);
 
-/// What all workers together did.
+/// The measurements of all workers.
 pub(super) struct Measured {
     pub(super) granted: u64,
     pub(super) denied: u64,
     pub(super) took: Duration,
     pub(super) latency: Histogram,
-    /// Operations of each.
+    /// The number of operations of each worker.
     pub(super) each: Vec<u64>,
 }
 
-/// Lets so many workers work for a time; tells how far it is, from 0 to 1.
+/// Runs a number of workers for a time, and reports the progress from 0 to 1.
 pub(super) fn measure(
     limits: &[Limit],
     workers: u32,
@@ -53,7 +54,7 @@ pub(super) fn measure(
 
     let crew = Prefork::new(count).restart(Restart::Never).drain_time(Duration::from_secs(1));
     let mut crew = crew.start(|worker| work(&set, worker)).map_err(failed)?;
-    // Killed with it, whatever happens here.
+    // The workers are killed when the supervisor is dropped, also on errors.
     let result = (|| {
         until(&mut crew, || word(shared, READY).load(Acquire) >= u64::from(workers), START)?;
         let start = Instant::now();
@@ -88,7 +89,7 @@ pub(super) fn measure(
     })
 }
 
-/// Waits for something that the workers do; an end of one of them is an error.
+/// Waits for a condition that the workers bring about. It is an error if a worker ends.
 fn until<W, T>(crew: &mut Supervisor<W>, is_so: impl Fn() -> bool, pause: Duration) -> Result<(), Failure>
 where
     W: Fn(&Worker) -> T,
@@ -103,7 +104,7 @@ where
     Ok(())
 }
 
-/// A worker: one of everything, as often as it can.
+/// The work of a worker: acquires one of each limit and releases it, as often as it can.
 fn work(set: &LimitSet, worker: &Worker) -> Result<(), AcquireError> {
     let Ok(shared) = set.segment().words("measured") else { return Ok(()) };
     let Some(own) = shared.get(HEAD + worker.index() * OF_WORKER..).and_then(|it| it.get(..OF_WORKER)) else {
@@ -117,7 +118,7 @@ fn work(set: &LimitSet, worker: &Worker) -> Result<(), AcquireError> {
         .map(one)
         .fold(set.request(), |request, (key, amount)| request.amount(key, amount));
     let request = request.build()?;
-    // Enrols, outside of what is measured.
+    // Enrols before the measurement begins.
     let _ = set.check(&request);
     word(shared, READY).fetch_add(1, Release);
     while word(shared, ORDER).load(Acquire) < GO && !worker.stopping() {
@@ -127,7 +128,7 @@ fn work(set: &LimitSet, worker: &Worker) -> Result<(), AcquireError> {
     let mut count = 0u32;
     while word(shared, ORDER).load(Relaxed) == GO {
         count = count.wrapping_add(1);
-        // Costs a system call, and only matters if nobody is left to say stop.
+        // This costs a system call, and matters only if the parent is dead and cannot stop the worker.
         if count.is_multiple_of(4_096) && worker.stopping() {
             break;
         }

@@ -1,20 +1,20 @@
-//! How long things took, in little memory: sixteen steps to each doubling, so that a value is off by at most a
-//! sixteenth. Kept in words that several processes can write.
+//! A compact histogram: sixteen steps per doubling, so that a value is off by at most a sixteenth. It is kept
+//! in words that several processes can write.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Steps to a doubling, as a power of two.
+/// The number of steps per doubling, as a power of two.
 const STEP_BITS: u32 = 4;
 const STEPS: u64 = 1 << STEP_BITS;
 
-/// How many words it takes, the largest value included.
+/// The number of words of a histogram, including the one for the maximum.
 pub(super) const WORDS: usize = 1 + ((64 - STEP_BITS as usize + 1) << STEP_BITS);
 
-/// Counts a value.
+/// Adds a value.
 pub(super) fn count(words: &[AtomicU64], value: u64) {
     let Some((max, counts)) = words.split_first() else { return };
-    // One writer per histogram: nothing is lost between the two.
+    // Each histogram has one writer, so no update is lost between load and store.
     if value > max.load(Relaxed) {
         max.store(value, Relaxed);
     }
@@ -33,7 +33,7 @@ fn place(value: u64) -> usize {
     usize::try_from(place).unwrap_or(usize::MAX)
 }
 
-/// The largest value of a place.
+/// Returns the largest value that a step counts.
 fn value(place: usize) -> u64 {
     let place = place as u64;
     if place < 2 * STEPS {
@@ -44,7 +44,7 @@ fn value(place: usize) -> u64 {
     u64::try_from(((from + 1) << shift) - 1).unwrap_or(u64::MAX)
 }
 
-/// Several of them, added up.
+/// The sum of several histograms.
 #[derive(Clone, Debug)]
 pub(super) struct Histogram {
     max: u64,
@@ -68,7 +68,7 @@ impl Histogram {
         self.max
     }
 
-    /// The value that so many of a thousand do not exceed.
+    /// Returns the value that this many of a thousand values do not exceed.
     pub(super) fn at(&self, per_thousand: u64) -> u64 {
         let total: u64 = self.counts.iter().sum();
         let wanted = u128::from(total) * u128::from(per_thousand);

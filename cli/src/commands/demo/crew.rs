@@ -1,4 +1,5 @@
-//! The workers of the tour: each takes a connection, works a little, gives it back, and notes that in shared words.
+//! The workers of the tour. Each acquires a connection, works a little, releases it, and counts that in
+//! shared words.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,14 +11,14 @@ use super::failed;
 use crate::failure::Failure;
 
 pub(super) const WORKERS: usize = 4;
-/// Per worker: how often it was granted, and whether it shall hold on.
+/// Words per worker: the number of grants, and whether it has to keep its connection.
 const OF_WORKER: usize = 2;
 pub(super) const WORDS: u32 = 8;
 
-/// How long a worker works, and rests: long enough to be seen.
+/// The time that a worker works and rests: long enough to be seen.
 const WORK: Duration = Duration::from_millis(180);
 const REST: Duration = Duration::from_millis(20);
-/// A worker that waits looks this often whether it shall stop.
+/// The interval at which a waiting worker checks whether it has to stop.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 type Work<'a> = Box<dyn Fn(&Worker) -> Result<(), AcquireError> + 'a>;
@@ -27,7 +28,7 @@ pub(super) struct Crew<'a> {
     supervisor: Supervisor<Work<'a>>,
 }
 
-/// The crew at one instant.
+/// The state of the workers at one instant.
 pub(super) struct Seen {
     pub(super) held: u64,
     pub(super) capacity: u64,
@@ -36,7 +37,7 @@ pub(super) struct Seen {
 }
 
 pub(super) struct SeenWorker {
-    /// None while there is none.
+    /// None while the worker is not running.
     pub(super) pid: Option<i32>,
     pub(super) holds: u64,
     pub(super) granted: u64,
@@ -49,7 +50,7 @@ impl<'a> Crew<'a> {
         Ok(Self { set, supervisor: crew.start(work).map_err(failed)? })
     }
 
-    /// Looks after the workers; gives those that ended.
+    /// Supervises the workers, and returns those that have ended.
     pub(super) fn look(&mut self) -> Result<Vec<WorkerExit>, Failure> {
         Ok(self.supervisor.step().map_err(failed)?.0)
     }
@@ -83,7 +84,7 @@ impl<'a> Crew<'a> {
         running.iter().find(|(it, _)| *it == index).map_or(0, |(_, pid)| *pid)
     }
 
-    /// How many connections a worker has, as the set sees it.
+    /// Returns the number of connections that a worker holds, by the set's count.
     pub(super) fn holds(&self, index: usize) -> u64 {
         self.set.stats().map_or(0, |stats| held_by(&stats, self.pid(index)))
     }
@@ -92,7 +93,7 @@ impl<'a> Crew<'a> {
         Ok(self.set.stats()?.reaped_permits)
     }
 
-    /// Lets a worker keep the next connection that it gets.
+    /// Makes a worker keep the next connection that it acquires.
     pub(super) fn hold_on(&self, index: usize) {
         self.order(index, 1);
     }
@@ -107,7 +108,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Lets all finish.
+    /// Lets all workers finish.
     pub(super) fn stop(mut self) -> Result<(), Failure> {
         self.supervisor.stop();
         while !self.supervisor.is_over() {

@@ -1,5 +1,5 @@
-//! What the audience sees: words, and a picture of the workers that is drawn again in its place where stdout is a
-//! terminal. Nothing where JSON was asked for.
+//! The output of the tour: text, and a picture of the workers. On a terminal the picture is redrawn in place.
+//! With `--json` there is no output.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -7,19 +7,19 @@ use std::time::{Duration, Instant};
 use super::crew::Seen;
 use crate::context::Context;
 
-/// How often the picture is drawn.
+/// The interval between two pictures.
 pub(super) const TICK: Duration = Duration::from_millis(40);
-/// Long enough to look at it.
+/// Time to look at the picture.
 pub(super) const READING: Duration = Duration::from_secs(8);
 pub(super) const GLANCE: Duration = Duration::from_secs(3);
-/// Between two lines of text.
+/// The pause between two lines of text.
 const LINE: Duration = Duration::from_millis(900);
 
 pub(super) struct Stage {
     context: Context,
     is_fast: bool,
     is_live: bool,
-    /// Lines of the picture that are on the screen.
+    /// The number of picture lines on the screen.
     drawn: usize,
 }
 
@@ -62,12 +62,12 @@ impl Stage {
         self.is_fast || self.context.json || since.elapsed() >= at_least
     }
 
-    /// Draws the crew in place of how it was drawn before.
+    /// Redraws the picture in place.
     pub(super) fn show(&mut self, seen: &Seen) -> io::Result<()> {
         if self.is_live { self.draw(seen) } else { Ok(()) }
     }
 
-    /// Leaves the picture as it is; the next one is below.
+    /// Keeps the picture on the screen; the next one is drawn below it.
     pub(super) fn leave(&mut self, seen: &Seen) -> io::Result<()> {
         if !self.context.json && !self.is_live {
             self.draw(seen)?;

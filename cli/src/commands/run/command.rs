@@ -1,7 +1,8 @@
-//! The command that is run: finding it, passing signals on to it, and how it ended.
+//! The wrapped command: finds it, passes signals on to it, and returns how it ended.
 //!
-//! It is in the process group of this process, so that a terminal's signals reach both. Those are not passed on, or it
-//! would get them twice. When the terminal stops it, this process stops, too, or the shell would not notice.
+//! The command is in the process group of this process, so a terminal's signals reach both. Those are not
+//! passed on, or the command would get them twice. When the terminal stops the command, this process stops
+//! too, or the shell would not notice.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -22,11 +23,11 @@ use nix::unistd::{AccessFlags, Pid, access};
 use crate::exit::Exit;
 use crate::failure::Failure;
 
-/// What a shell says about a command that is not there, and about one that cannot be run.
+/// The exit codes of a shell for a command that was not found, and for one that cannot be run.
 const NOT_FOUND: Exit = Exit::Of(127);
 const NOT_RUNNABLE: Exit = Exit::Of(126);
 
-/// Passed on to the command, unless the terminal sent them.
+/// Signals that are passed on to the command, unless the terminal sent them.
 const PASSED_ON: [Signal; 12] = [
     Signal::SIGHUP,
     Signal::SIGINT,
@@ -42,13 +43,13 @@ const PASSED_ON: [Signal; 12] = [
     Signal::SIGWINCH,
 ];
 
-/// How the kernel says that a signal is its own: it went to the whole process group.
+/// The `si_code` of signals from the kernel, which go to the whole process group.
 const BY_THE_KERNEL: i32 = 0x80;
 
-/// Says why a command cannot be run, before it is tried.
+/// Checks that a command can be run, before anything is charged.
 pub(super) fn find(program: &OsStr) -> Result<(), Failure> {
     if program.is_empty() {
-        let message = "the command is empty: name one behind --; nothing was charged";
+        let message = "the command is empty: give one after --; nothing was charged";
         return Err(Failure::new(NOT_FOUND, "command_not_found", message));
     }
     let is_path = program.as_bytes().contains(&b'/');
@@ -67,29 +68,29 @@ pub(super) fn find(program: &OsStr) -> Result<(), Failure> {
         Some(place) if place.is_dir() => Err(Failure::new(
             NOT_RUNNABLE,
             "not_runnable",
-            format!("{shown} is a directory; nothing was charged"),
+            format!("cannot run {shown}: it is a directory; nothing was charged"),
         )),
         Some(place) => {
             let message = format!(
-                "{} cannot be run: it is not executable by this user; nothing was charged",
+                "cannot run {}: it is not executable by this user; nothing was charged",
                 place.display()
             );
             Err(Failure::new(NOT_RUNNABLE, "not_runnable", message))
         }
         None if is_path => {
-            let message = format!("there is no command {shown}; nothing was charged");
+            let message = format!("command {shown} not found; nothing was charged");
             Err(Failure::new(NOT_FOUND, "command_not_found", message))
         }
         None => {
-            let message = format!("there is no command {shown} in PATH; nothing was charged");
+            let message = format!("command {shown} not found in PATH; nothing was charged");
             Err(Failure::new(NOT_FOUND, "command_not_found", message))
         }
     }
 }
 
-/// Says why a command could not be started after all.
+/// Returns a failure for a command that could not be started.
 pub(super) fn not_started(program: &OsString, error: &io::Error) -> Failure {
-    let message = format!("{} could not be started: {error}", program.display());
+    let message = format!("cannot start {}: {error}", program.display());
     match error.kind() {
         io::ErrorKind::NotFound => Failure::new(NOT_FOUND, "command_not_found", message),
         io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
@@ -103,7 +104,7 @@ pub(super) fn not_started(program: &OsString, error: &io::Error) -> Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     With(i32),
-    /// By a signal: its number, because the real-time ones have no name.
+    /// Ended by a signal. A number, because real-time signals have no name.
     By(i32),
 }
 
@@ -117,7 +118,7 @@ impl From<ExitStatus> for Ended {
 }
 
 impl Ended {
-    /// As a shell says it.
+    /// Returns the exit code that a shell would give.
     pub(super) fn code(self) -> u8 {
         let code = match self {
             Self::With(code) => code & 0xff,
@@ -134,15 +135,15 @@ impl Ended {
     }
 }
 
-/// Signals to this process, read one by one instead of acting on it.
+/// Receives the signals of this process through a descriptor, instead of letting them act.
 pub(super) struct Forwarding {
     signals: SignalFd,
-    /// Those that were not blocked before, and are not for the command.
+    /// The signals that this process blocked, and that must be unblocked in the command.
     blocked: Vec<i32>,
 }
 
 impl Forwarding {
-    /// From now on signals wait.
+    /// Blocks the signals and opens the descriptor.
     pub(super) fn begin() -> io::Result<Self> {
         let mut mask: SigSet = PASSED_ON.into_iter().collect();
         mask.add(Signal::SIGCHLD);
@@ -152,7 +153,7 @@ impl Forwarding {
         Ok(Self { signals, blocked: blocked.collect() })
     }
 
-    /// To be unblocked in the command.
+    /// Returns the signals to unblock in the command.
     pub(super) fn signals(&self) -> &[i32] {
         &self.blocked
     }
@@ -166,12 +167,12 @@ impl Forwarding {
                 return Ok(status.into());
             }
             match waitid(Id::Pid(child), WaitPidFlag::WNOHANG | WaitPidFlag::WSTOPPED) {
-                // By the terminal, or in its name: a shell waits for us to stop, and lets us go on. Whoever sends a
-                // SIGSTOP to the command itself means the command alone.
+                // Stopped by the terminal, or on its behalf: a shell waits for this process to stop, and
+                // continues it later. A SIGSTOP sent to the command is meant for the command alone.
                 Ok(WaitStatus::Stopped(_, Signal::SIGTSTP | Signal::SIGTTIN | Signal::SIGTTOU)) => {
                     is_stopped = true;
                 }
-                // No child: it has ended in between, and a signal that tells so waits.
+                // ECHILD: the command has ended in between, and a pending signal tells so.
                 Ok(_) | Err(Errno::EINTR | Errno::ECHILD) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -186,7 +187,8 @@ impl Forwarding {
                 }
                 match signal {
                     Some(Signal::SIGCHLD) | None => {}
-                    // It may have ended in between: then there is nobody to tell. Its number is ours until then.
+                    // The command may have ended in between; then the signal is lost. Its PID is not reused
+                    // before the wait.
                     Some(signal) if !is_its_own => drop(kill(child, signal)),
                     Some(_) => {}
                 }
@@ -196,7 +198,7 @@ impl Forwarding {
                 continue;
             }
             if is_news {
-                // One of them may have told of the child, after it was looked at.
+                // A SIGCHLD among them may be newer than the check above.
                 continue;
             }
             let mut sources = [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];

@@ -1,4 +1,4 @@
-//! Who asks for what, and when.
+//! The requests of a simulation.
 
 use std::fs;
 use std::path::Path;
@@ -11,30 +11,30 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::grammar;
 
-/// More requests than this make no picture, and too long a wait for one.
+/// The maximum number of requests: more would take too long and could not be plotted.
 const MOST_REQUESTS: u128 = 5_000_000;
 
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ask {
     pub(super) at: Duration,
-    /// By key; what is not named comes along as the library has it.
+    /// The amounts by key. Keys that are not named get the library's defaults.
     pub(super) amounts: Vec<(String, u64)>,
     pub(super) hold: Duration,
-    /// Where it is from, for messages.
+    /// The line in the trace, for messages.
     pub(super) line: Option<usize>,
 }
 
-/// All of them, in order.
+/// All requests, in order of arrival.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Load {
     pub(super) asks: Vec<Ask>,
-    /// When nobody asks any more.
+    /// The time after which no more requests arrive.
     pub(super) end: Duration,
 }
 
 impl Load {
-    /// The same request again and again.
+    /// Returns a load of equal requests at a steady rate.
     pub(super) fn steady(args: &Args) -> Result<Self, Failure> {
         let every = grammar::length(&args.every)?;
         let end = grammar::length(&args.lasting)?;
@@ -44,7 +44,7 @@ impl Load {
             needs.amounts().into_iter().map(|(key, amount)| (key.to_owned(), amount)).collect();
         if every.is_zero() || end.as_nanos() / every.as_nanos().max(1) > MOST_REQUESTS {
             let message = format!(
-                "every {} for {} is more than {MOST_REQUESTS} requests: let them come less often, or for a shorter time",
+                "too many requests: every {} for {} is more than {MOST_REQUESTS}; use a longer --every or a shorter --for",
                 args.every, args.lasting
             );
             return Err(Failure::usage(message));
@@ -58,17 +58,17 @@ impl Load {
         Ok(Self { asks, end })
     }
 
-    /// What a file says: CSV with a heading.
+    /// Reads a load from a CSV file with a heading.
     pub(super) fn from_trace(path: &Path, limits: &[Limit]) -> Result<Self, Failure> {
         let about = |error: std::io::Error| Failure::from(error).about(path.display());
         let text = fs::read_to_string(path).map_err(about)?;
-        // Spreadsheets begin their files with a mark that is no part of the first heading.
+        // Spreadsheets write a byte order mark, which is not part of the first heading.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         read(text, limits).map_err(|failure| failure.about(path.display()))
     }
 }
 
-/// What a column is.
+/// The meaning of a column.
 enum Column {
     Time,
     Hold,
@@ -81,12 +81,12 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
     };
     let is_content = |(_, line): &(usize, &str)| !line.trim().is_empty() && !line.starts_with('#');
     let mut lines = text.lines().enumerate().map(|(index, line)| (index + 1, line)).filter(is_content);
-    let (number, heading) = lines
-        .next()
-        .ok_or_else(|| wrong(1, "the file is empty; expected a heading such as time,tokens".to_owned()))?;
+    let (number, heading) = lines.next().ok_or_else(|| {
+        wrong(1, "unexpected end of file, expected a heading such as time,tokens".to_owned())
+    })?;
     let mut columns = Vec::new();
     for name in heading.split(',').map(cell) {
-        // As limits are written on the command line: `calls` is what programs call `call_count`.
+        // Keys are spelled as on the command line: `calls` stands for `call_count`.
         let written = limits.iter().find(|limit| grammar::show_key(limit.name()) == name);
         let name = written.map_or(name, |limit| limit.name().to_owned());
         columns.push(match name.as_str() {
@@ -96,19 +96,20 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
             key => {
                 let known: Vec<_> = limits.iter().map(Limit::name).collect();
                 let message =
-                    format!("column {key:?} is neither time, hold nor a limit ({})", known.join(", "));
+                    format!("unknown column {key:?}: expected time, hold or a limit ({})", known.join(", "));
                 return Err(wrong(number, message));
             }
         });
     }
     if !columns.iter().any(|column| matches!(column, Column::Time)) {
-        return Err(wrong(number, format!("no column is called time; found {heading:?}")));
+        return Err(wrong(number, format!("missing column \"time\": found {heading:?}")));
     }
     let mut asks = Vec::new();
     for (number, line) in lines {
         let cells: Vec<_> = line.split(',').map(cell).collect();
         if cells.len() != columns.len() {
-            let message = format!("{} values, the heading has {}", cells.len(), columns.len());
+            let message =
+                format!("found {} values, expected {} as in the heading", cells.len(), columns.len());
             return Err(wrong(number, message));
         }
         let mut ask =
@@ -116,7 +117,9 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
         for (column, value) in columns.iter().zip(cells) {
             let seconds = || {
                 let seconds = value.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
-                seconds.ok_or_else(|| wrong(number, format!("{value:?} is not a number of seconds")))
+                seconds.ok_or_else(|| {
+                    wrong(number, format!("{value:?} is not a number of seconds: expected one such as 0.25"))
+                })
             };
             match column {
                 Column::Time => ask.at = seconds()?,
@@ -124,21 +127,22 @@ fn read(text: &str, limits: &[Limit]) -> Result<Load, Failure> {
                 Column::Hold => ask.hold = seconds()?,
                 Column::Amount(_) if value.is_empty() => {}
                 Column::Amount(key) => {
-                    let amount =
-                        value.parse().map_err(|_| wrong(number, format!("{value:?} is not an amount")))?;
+                    let amount = value.parse().map_err(|_| {
+                        wrong(number, format!("{value:?} is not an amount: expected a whole number"))
+                    })?;
                     ask.amounts.push((key.clone(), amount));
                 }
             }
         }
         asks.push(ask);
     }
-    // Logs are written when requests end, not when they begin.
+    // Logs are often written when requests end, not when they begin.
     asks.sort_by_key(|ask| ask.at);
     let end = asks.last().map_or(Duration::ZERO, |ask| ask.at);
     Ok(Load { asks, end })
 }
 
-/// A value, perhaps in quotes.
+/// Returns a value without its quotes.
 fn cell(text: &str) -> String {
     let text = text.trim();
     text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text).to_owned()

@@ -1,4 +1,4 @@
-//! A load played against limits: the library's set decides, its clock is moved from one event to the next.
+//! Runs a load against limits. The library's set decides; its clock is moved from one event to the next.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -9,19 +9,19 @@ use limitset::{AcquireError, Acquisition, Clock, Limit, LimitSet};
 use super::load::{Ask, Load};
 use crate::failure::Failure;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub(super) struct Played {
     pub(super) at: Duration,
-    /// None if it was given up.
+    /// The time of admission; none if the request gave up.
     pub(super) admitted: Option<Duration>,
-    /// It asked for more than there ever is.
+    /// The request exceeded the maximum of a limit.
     pub(super) is_never: bool,
-    /// By key.
+    /// The charged amounts, by key.
     pub(super) taken: Vec<(String, u64)>,
 }
 
-/// A request that waits: its place in the load, and when it gives up.
+/// A waiting request: its index in the load, and the time when it gives up.
 struct Waiting {
     place: usize,
     until: Duration,
@@ -33,12 +33,12 @@ struct Stage<'a> {
     fates: Vec<Played>,
     now: Duration,
     waiting: VecDeque<Waiting>,
-    /// What is held, by when it is released.
+    /// Held permits, ordered by the time of their release.
     releases: BinaryHeap<Reverse<(Duration, usize)>>,
     held: Vec<Option<Acquisition>>,
 }
 
-/// Plays it to the end. Each request waits for at most `wait`.
+/// Runs the load to its end. Each request waits for at most `wait`.
 pub(super) fn play(limits: &[Limit], load: &Load, wait: Duration) -> Result<Vec<Played>, Failure> {
     let set = LimitSet::builder().limits(limits.iter().cloned()).clock(Clock::Manual).in_memory()?;
     let fate = |ask: &Ask| Played { at: ask.at, admitted: None, is_never: false, taken: Vec::new() };
@@ -60,19 +60,19 @@ pub(super) fn play(limits: &[Limit], load: &Load, wait: Duration) -> Result<Vec<
         }
         let retry = stage.serve()?;
         let now = stage.now;
-        // All wait equally long, so whoever came first gives up first.
+        // All requests wait equally long, so the first to arrive is the first to give up.
         while stage.waiting.front().is_some_and(|it| it.until <= now) {
             stage.waiting.pop_front();
         }
         let deadline = stage.waiting.front().map(|it| it.until);
         let release = stage.releases.peek().map(|Reverse((at, _))| *at);
         let arrival = load.asks.get(next).map(|ask| ask.at);
-        // What is held at the end need not be waited for when nobody waits for it.
+        // If no request waits or arrives any more, later releases do not matter.
         let release = release.filter(|_| arrival.is_some() || !stage.waiting.is_empty());
         let Some(then) = [arrival, retry, release, deadline].into_iter().flatten().min() else {
             return Ok(stage.fates);
         };
-        // Time moves, whatever rounding does.
+        // Make sure that the time advances in spite of rounding.
         let then = then.max(now + Duration::from_nanos(u64::from(arrival != Some(now))));
         stage.set.advance(then - now)?;
         stage.now = then;
@@ -92,7 +92,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Admits whom the limits allow, in order; nobody overtakes one who waits for the same. Gives when to ask again.
+    /// Admits requests that the limits allow, in order. No request overtakes a conflicting waiter. Returns
+    /// the time of the next attempt.
     fn serve(&mut self) -> Result<Option<Duration>, Failure> {
         let mut wanted_by_earlier: Vec<String> = Vec::new();
         let mut retry: Option<Duration> = None;
@@ -138,7 +139,7 @@ impl Stage<'_> {
         Ok(retry)
     }
 
-    /// What a request wants something of.
+    /// Returns the keys of which a request needs more than 0.
     fn keys(&self, ask: &Ask) -> Vec<String> {
         let amount = |limit: &Limit| {
             let named = ask.amounts.iter().find(|(key, _)| key == limit.name());

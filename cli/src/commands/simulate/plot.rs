@@ -1,4 +1,4 @@
-//! The picture: what was admitted, and on top of it what was not, over time.
+//! Plots the admitted requests over time, with the denied ones on top.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::text;
 
 const HEIGHT: usize = 8;
 
-/// Draws with `most` as the height of all pictures that are compared.
+/// Draws a plot in which `most` is the full height. Compared plots share it.
 pub(super) fn plot(
     buckets: &[Bucket],
     most: usize,
@@ -17,7 +17,7 @@ pub(super) fn plot(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let most = most.max(1);
-    // At least one line for what is there at all.
+    // A count above 0 gets at least one line.
     let lines = |count: usize| (count * HEIGHT).div_ceil(most);
     for line in (1..=HEIGHT).rev() {
         let label = if line == HEIGHT { most.to_string() } else { String::new() };

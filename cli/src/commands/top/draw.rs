@@ -1,5 +1,6 @@
-//! The picture: sets above, the limits of the selected one in the middle, who holds what below. Everything has a place
-//! on 80 columns and 24 lines; what is larger gives the bars, the past and the lists more room.
+//! Draws the screen: sets at the top, the limits of the selected set in the middle, its participants and
+//! their holdings at the bottom. Everything fits on 80 columns and 24 lines; on a larger screen the bars, the
+//! history and the lists get more room.
 
 use std::time::Duration;
 
@@ -16,9 +17,9 @@ use crate::text;
 
 const EIGHTHS: [&str; 8] = [" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
 const LEVELS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
-const KEYS: &str = " q end  up/down select  Tab other list  s sort  r turn  space pause  +/- pace";
+const KEYS: &str = " q end  up/down select  Tab switch  s sort  r reverse  space pause  +/- pace";
 
-/// Colours, or what stands for them where there are none.
+/// Colours, or bold and reverse video where there are none.
 #[derive(Clone, Copy)]
 struct Paint {
     has_colour: bool,
@@ -29,7 +30,7 @@ impl Paint {
         if self.has_colour { Style::new().fg(colour) } else { Style::new() }
     }
 
-    /// Green, yellow, red: how full something is.
+    /// Returns the style for a usage: green, yellow or red.
     fn level(self, percent: u64) -> Style {
         self.colour(match percent {
             0..=69 => Color::Green,
@@ -85,7 +86,7 @@ fn put(frame: &mut Frame<'_>, area: Rect, lines: Vec<Line<'_>>) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// A heading and as many lines as fit, the selected one among them.
+/// Draws a heading and as many lines as fit, including the selected one.
 fn list<'a>(
     area: Rect,
     heading: String,
@@ -104,11 +105,8 @@ fn title(state: &State, interval: Duration, paint: Paint) -> Line<'static> {
     let processes: usize = state.shown().map(|shown| shown.participants.len()).sum();
     let processes = text::count(processes as u64, "process", "processes");
     let waiters: u64 = state.shown().map(|shown| shown.waiters).sum();
-    let pace = if state.stands_still() {
-        "stands still".to_owned()
-    } else {
-        format!("every {}", text::about(interval))
-    };
+    let pace =
+        if state.stands_still() { "paused".to_owned() } else { format!("every {}", text::about(interval)) };
     Line::from(vec![
         Span::styled(" limitset top ", paint.strong()),
         Span::raw(format!(" {sets}, {processes}, {waiters} waiting, {pace}")),
@@ -116,7 +114,7 @@ fn title(state: &State, interval: Duration, paint: Paint) -> Line<'static> {
 }
 
 fn sorted(panel: &Panel) -> String {
-    format!("by {}{}", panel.order.name(), if panel.is_turned { ", turned" } else { "" })
+    format!("by {}{}", panel.order.name(), if panel.is_turned { ", reversed" } else { "" })
 }
 
 fn set_heading(state: &State) -> String {
@@ -133,7 +131,7 @@ fn set_heading(state: &State) -> String {
 
 fn set_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     if state.sets().is_empty() {
-        return vec![Line::styled(" there are no sets: make one with `limitset create`", paint.faint())];
+        return vec![Line::styled(" no sets: create one with `limitset create`", paint.faint())];
     }
     let line = |(index, set): (usize, &Watched)| {
         let name = if index == state.set_panel.selected {
@@ -182,7 +180,7 @@ fn rule(state: &State, area: Rect, paint: Paint) -> Line<'static> {
 
 fn limit_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let width = usize::from(area.width);
-    // Half of what the fixed columns leave is for the bar, half for the past.
+    // The bar and the history each get half of the remaining width.
     let free = width.saturating_sub(17 + 7 + 18 + 9 + 10).max(8);
     let (bar_width, past_width) = (free / 2, free - free / 2);
     let heading = format!(
@@ -200,7 +198,7 @@ fn limit_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> {
         let of = format!("{}/{}", short(limit.in_use.saturating_add(limit.debt)), short(limit.burst));
         let per = limit.window_seconds.map_or_else(String::new, |window| {
             let window = text::about(Duration::from_secs_f64(window.max(0.0)));
-            // A minute is `min`, as one writes it.
+            // Write `min`, not `1min`, as in the grammar.
             let one = window.strip_prefix('1').filter(|unit| unit.chars().all(char::is_alphabetic));
             format!(" {}/{}", short(limit.capacity), one.unwrap_or(&window))
         });
@@ -225,11 +223,11 @@ fn limit_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     lines
 }
 
-/// What is not as usual: a pause, deaths, requests let through unasked.
+/// Returns the line about exceptional states: a pause, deaths, requests that were not limited.
 fn trouble_line(state: &State, paint: Paint) -> Line<'static> {
     let Some(set) = state.selected() else { return Line::default() };
     if let Some(trouble) = &set.trouble {
-        let text = format!(" as it was last; now: {}", trouble.message);
+        let text = format!(" last known state; now: {}", trouble.message);
         return Line::styled(text, paint.colour(Color::Red));
     }
     let Some(shown) = &set.shown else { return Line::default() };
@@ -243,14 +241,14 @@ fn trouble_line(state: &State, paint: Paint) -> Line<'static> {
     }
     let counts = &shown.counts;
     let deaths = format!(
-        "  after deaths: {} undone, {} back",
+        "  after deaths: {} rolled back, {} returned",
         text::count(counts.recoveries, "update", "updates"),
         text::count(counts.reaped_permits, "permit", "permits"),
     );
     let any = counts.recoveries > 0 || counts.reaped_permits > 0;
     spans.push(Span::styled(deaths, if any { paint.colour(Color::Magenta) } else { paint.faint() }));
     if counts.unenforced > 0 {
-        let text = format!("  {} let through unasked", counts.unenforced);
+        let text = format!("  {} not limited", counts.unenforced);
         spans.push(Span::styled(text, paint.colour(Color::Red)));
     }
     Line::from(spans)
@@ -264,17 +262,18 @@ fn process_heading(state: &State) -> String {
 fn process_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> {
     let processes = state.processes();
     if processes.is_empty() {
-        return vec![Line::styled(" nobody is attached", paint.faint())];
+        return vec![Line::styled(" no process is attached", paint.faint())];
     }
     let selected = state.process_panel.selected.min(processes.len() - 1);
     let line = |(index, it): (usize, &&ShownParticipant)| {
         let number = |it: Option<u64>| it.map_or_else(|| "-".to_owned(), |it| it.to_string());
         let command = it.command.clone().unwrap_or_else(|| "(dead)".to_owned());
-        // The time of day is enough to tell them apart.
+        // The time of day is enough to tell the processes apart.
         let since = it.enrolled.as_ref().and_then(|it| it.get(11..19)).unwrap_or("-").to_owned();
         let text = format!(" {:>4} {:>8} {} {since:<8} ", it.slot, number(it.pid), fit(&command, 16));
         let held = it.holds.iter().map(|(key, amount)| format!("{}={amount}", show_key(key)));
-        let owed = it.owes_reports.iter().map(|(key, count)| format!("owes {count} of {}", show_key(key)));
+        let owed =
+            it.owes_reports.iter().map(|(key, count)| format!("{count} reports due of {}", show_key(key)));
         let holds = held.chain(owed).collect::<Vec<_>>().join(" ");
         let holds = fit(&holds, usize::from(area.width).saturating_sub(text.chars().count()));
         let style = match (index == selected && state.is_in_processes, it.alive) {
@@ -292,7 +291,7 @@ fn process_lines(state: &State, area: Rect, paint: Paint) -> Vec<Line<'static>> 
     processes.iter().enumerate().map(line).collect()
 }
 
-/// A bar of so many columns, in eighths.
+/// Draws a bar of a number of columns, in eighths.
 fn bar(percent: u64, width: usize, paint: Paint) -> Vec<Span<'static>> {
     let eighths = usize::try_from(percent.min(100)).unwrap_or(100) * width * 8 / 100;
     let mut full = "█".repeat(eighths / 8);
@@ -303,7 +302,7 @@ fn bar(percent: u64, width: usize, paint: Paint) -> Vec<Span<'static>> {
     vec![Span::styled(full, paint.level(percent)), Span::styled(rest, paint.faint())]
 }
 
-/// Exactly so many columns: cut with a mark, or filled up.
+/// Returns the text in exactly this many columns: cut with an ellipsis, or padded.
 fn fit(text: &str, width: usize) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     let length = text.chars().count();
@@ -313,12 +312,12 @@ fn fit(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(std::iter::once('…').take(width)).collect()
 }
 
-/// At most so many columns.
+/// Returns the text in at most this many columns.
 fn fit_left(text: &str, width: usize) -> String {
     fit(text, width).trim_end().to_owned()
 }
 
-/// A number in at most six characters.
+/// Formats a number in at most six characters.
 fn short(number: u64) -> String {
     match number {
         0..=9_999 => number.to_string(),

@@ -1,4 +1,5 @@
-//! The terminal: taken over, and given back whatever happens: an end, an error, a panic, a signal, a stop.
+//! Takes over the terminal, and restores it in every case: at the end, and after an error, a panic, a signal
+//! or a stop.
 
 use std::collections::VecDeque;
 use std::io::{self, Stdout, Write};
@@ -20,13 +21,13 @@ use ratatui::crossterm::{cursor, execute};
 use ratatui::layout::Rect;
 use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
-/// How long the bytes of one key may take, in milliseconds.
+/// The maximum time between the bytes of one key, in milliseconds.
 const REST_OF_A_KEY: u8 = 50;
 
-/// Whether the terminal is ours.
+/// Whether this program has taken over the terminal.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// What the user wants.
+/// A key that the user pressed, by its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Quit,
@@ -42,24 +43,24 @@ pub(super) enum Key {
     Slower,
 }
 
-/// What happened.
+/// An event on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     Key(Key),
-    /// The size is another, or the screen has to be drawn again.
+    /// The size has changed, or the screen must be redrawn.
     Redraw,
-    /// A signal that ends programs.
+    /// A signal that ends the program.
     Ended(i32),
     Nothing,
 }
 
-/// The whole screen, until it is dropped.
+/// Owns the whole screen until it is dropped.
 pub(super) struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
     area: Rect,
     signals: SignalFd,
     before: SigSet,
-    /// Pressed, and not told yet.
+    /// Keys that were pressed and not returned yet.
     keys: VecDeque<Key>,
 }
 
@@ -80,7 +81,7 @@ impl Screen {
     }
 
     pub(super) fn draw(&mut self, picture: impl FnOnce(&mut Frame<'_>)) -> io::Result<()> {
-        // Looked at each time: a signal that tells of another size may be late.
+        // Checked each time, because the signal for a change of size may be late.
         if size()? != (self.area.width, self.area.height) {
             (self.terminal, self.area) = empty()?;
         }
@@ -88,7 +89,7 @@ impl Screen {
         Ok(())
     }
 
-    /// Waits for something to happen, at most for a time.
+    /// Waits for the next event, at most for a given time.
     pub(super) fn next_event(&mut self, at_most: Duration) -> io::Result<Event> {
         if let Some(key) = self.keys.pop_front() {
             return Ok(Event::Key(key));
@@ -119,7 +120,7 @@ impl Screen {
             // The terminal is gone.
             Ok(0) | Err(Errno::EIO) => Ok(Event::Ended(Signal::SIGHUP as i32)),
             Ok(mut count) => {
-                // The Esc key, or the beginning of another whose rest is under way.
+                // The Esc key, or the first byte of another key.
                 let mut more = [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
                 if bytes.get(count - 1) == Some(&0x1b)
                     && poll(&mut more, REST_OF_A_KEY).is_ok_and(|it| it > 0)
@@ -135,7 +136,7 @@ impl Screen {
         }
     }
 
-    /// Stops as any program would, with the terminal given back meanwhile.
+    /// Stops like any program, with the terminal restored meanwhile.
     fn stop(&mut self) -> io::Result<Event> {
         give_back();
         raise(Signal::SIGSTOP)?;
@@ -145,7 +146,8 @@ impl Screen {
     }
 }
 
-/// An empty screen of the size that it has now. It asks the terminal nothing, so that nothing waits for an answer.
+/// Returns an empty screen of the current size. It sends no query to the terminal, so it cannot block on an
+/// answer.
 fn empty() -> io::Result<(Terminal<CrosstermBackend<Stdout>>, Rect)> {
     let (width, height) = size()?;
     let area = Rect::new(0, 0, width, height);
@@ -167,7 +169,7 @@ fn take() -> io::Result<()> {
     execute!(io::stdout(), EnterAlternateScreen, cursor::Hide)
 }
 
-/// Leaves the terminal as it was. The terminal may be gone: then there is nothing to leave.
+/// Restores the terminal. Errors are ignored, because the terminal may be gone.
 fn give_back() {
     if TAKEN.swap(false, SeqCst) {
         let _ = execute!(io::stdout(), cursor::Show, LeaveAlternateScreen);
@@ -176,7 +178,7 @@ fn give_back() {
     }
 }
 
-/// What was pressed. Keys that mean nothing here are passed over.
+/// Returns the keys in the input. Unknown keys are skipped.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     const LONG: [(&[u8], Key); 10] = [
         (b"\x1b[A", Key::Up),
@@ -210,7 +212,7 @@ fn keys(mut bytes: &[u8]) -> Vec<Key> {
             b' ' => Key::StandStill,
             b'+' | b'=' => Key::Faster,
             b'-' => Key::Slower,
-            // Alone it is the Esc key, else the beginning of one that is not known.
+            // A single ESC byte is the Esc key; otherwise an unknown key begins.
             0x1b if rest.is_empty() => Key::Quit,
             0x1b => {
                 let end = rest.iter().skip(1).position(|byte| byte.is_ascii_alphabetic() || *byte == b'~');

@@ -1,4 +1,4 @@
-//! What was seen: sets, their past, what is selected and in which order.
+//! The state of the view: the observed sets, their history, the selection and the order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
@@ -13,19 +13,19 @@ use crate::commands::show::{Shown, ShownLimit, ShownParticipant};
 use crate::context::Context;
 use crate::failure::Failure;
 
-/// How much of the past is kept: as many columns as a wide terminal has.
+/// The length of the history: the columns of a wide terminal.
 const PAST: usize = 240;
 
-/// The sets could not be listed at all.
+/// An error: the sets could not be listed.
 pub(super) struct Unreadable(pub(super) Failure);
 
-/// A set that is watched.
+/// An observed set.
 pub(super) struct Watched {
     pub(super) name: String,
     observer: Option<(SetObserver, (u64, u64))>,
-    /// As it was seen last.
+    /// The last known state.
     pub(super) shown: Option<Shown>,
-    /// Why it is not what it was: removed, or not readable.
+    /// The reason why there is no current state: the set was removed, or cannot be read.
     pub(super) trouble: Option<Failure>,
     /// Per limit, from old to new: percent used, and acquisitions per second.
     past: BTreeMap<String, VecDeque<u64>>,
@@ -33,7 +33,7 @@ pub(super) struct Watched {
     per_second: BTreeMap<String, f64>,
 }
 
-/// The order of sets, and of processes.
+/// The order of sets or processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     Name,
@@ -69,16 +69,16 @@ impl Order {
     }
 }
 
-/// A list on the screen: what is selected, and how it is sorted.
+/// A list on the screen, with its selection and order.
 pub(super) struct Panel {
     pub(super) selected: usize,
     pub(super) order: Order,
     pub(super) is_turned: bool,
 }
 
-/// All of it.
+/// The whole state.
 pub(super) struct State {
-    /// Empty for all.
+    /// The names of the observed sets; empty for all sets.
     names: Vec<String>,
     context: Context,
     sets: Vec<Watched>,
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Looks at every set again.
+    /// Reads every set again.
     pub(super) fn look(&mut self) -> Result<(), Unreadable> {
         let selected = self.selected().map(|set| set.name.clone());
         if self.names.is_empty() {
@@ -121,7 +121,7 @@ impl State {
         Ok(())
     }
 
-    /// Sorts the sets; the one that was selected stays so.
+    /// Sorts the sets, and keeps the selection.
     fn sort(&mut self, selected: Option<&str>) {
         let Panel { order, is_turned, .. } = self.set_panel;
         self.sets.sort_by(|a, b| {
@@ -152,7 +152,7 @@ impl State {
         self.sets.iter().filter_map(|set| set.shown.as_ref())
     }
 
-    /// Takes the first trouble there is.
+    /// Takes the first failure out of the state.
     pub(super) fn first_failure(&mut self) -> Option<Failure> {
         self.sets.iter_mut().find_map(|set| set.trouble.take())
     }
@@ -192,7 +192,7 @@ impl State {
         self.sort(selected.as_deref());
     }
 
-    /// The processes of the selected set, in order.
+    /// Returns the processes of the selected set, in order.
     pub(super) fn processes(&self) -> Vec<&ShownParticipant> {
         let Some(shown) = self.selected().and_then(|set| set.shown.as_ref()) else { return Vec::new() };
         let mut processes: Vec<_> = shown.participants.iter().collect();
@@ -213,7 +213,7 @@ impl State {
     }
 }
 
-/// How much of a limit is used, in percent; more than a hundred is debt or permits beyond a lowered limit.
+/// Returns the usage of a limit in percent. More than 100 means debt, or permits beyond a lowered limit.
 pub(super) fn percent(limit: &ShownLimit) -> u64 {
     let used = u128::from(limit.in_use) + u128::from(limit.debt);
     u64::try_from(used * 100 / u128::from(limit.burst.max(1))).unwrap_or(u64::MAX)
@@ -239,12 +239,12 @@ impl Watched {
                 self.shown = Some(shown);
                 self.trouble = None;
             }
-            // What was seen last stays on the screen, with what became of it.
+            // The last known state stays on the screen, with the failure.
             Err(trouble) => self.trouble = Some(trouble),
         }
     }
 
-    /// Looks through the same mapping as long as the name leads to it.
+    /// Reads the set through one mapping for as long as the name refers to it.
     fn read(&mut self, context: &Context) -> Result<Shown, Failure> {
         let path: PathBuf = Segment::path_of(&self.name).map_err(limitset::error::AttachError::from)?;
         let identity = fs::metadata(path).map(|about| (about.dev(), about.ino())).ok();
@@ -278,7 +278,7 @@ impl Watched {
         }
     }
 
-    /// The last `count` values of a limit, from old to new.
+    /// Returns the last `count` values of a limit, from old to new.
     pub(super) fn past(&self, key: &str, count: usize) -> Vec<u64> {
         let Some(past) = self.past.get(key) else { return Vec::new() };
         past.iter().skip(past.len().saturating_sub(count)).copied().collect()
@@ -288,12 +288,12 @@ impl Watched {
         self.per_second.get(key).copied().unwrap_or(0.0)
     }
 
-    /// How much of its fullest limit is used.
+    /// Returns the usage of the fullest limit, in percent.
     pub(super) fn percent(&self) -> u64 {
         self.shown.iter().flat_map(|shown| shown.limits.iter().map(percent)).max().unwrap_or(0)
     }
 
-    /// Acquisitions per second, of the limit that most of them take from.
+    /// Returns the acquisitions per second of the most frequently charged limit.
     pub(super) fn speed(&self) -> f64 {
         self.per_second.values().copied().fold(0.0, f64::max)
     }
