@@ -49,8 +49,8 @@ fn try_now<'s, S: Borrow<LimitSet>>(
     keep: impl Fn(&'s LimitSet) -> S,
 ) -> Result<Acquisition<S>, AcquireError> {
     let mut scratch = Wants::none();
-    let ask = ask(set.keys().wants(request, &mut scratch)?, request);
-    Ladder::new(set.shared(), &ask).now(|admission| admission.hold(keep(set), &ask))
+    let ask = ask(set.keys().wants(request, &mut scratch)?);
+    Ladder::new(set.shared(), ask, request).now(|admission| admission.hold(keep(set), ask))
 }
 
 /// Acquires, and waits for it.
@@ -60,8 +60,8 @@ fn wait(
     timeout: Option<Duration>,
 ) -> Result<Acquisition, AcquireError> {
     let mut scratch = Wants::none();
-    let ask = ask(set.keys().wants(request, &mut scratch)?, request);
-    Ladder::new(set.shared(), &ask).wait(timeout, |admission| admission.hold(set.clone(), &ask))
+    let ask = ask(set.keys().wants(request, &mut scratch)?);
+    Ladder::new(set.shared(), ask, request).wait(timeout, |admission| admission.hold(set.clone(), ask))
 }
 
 /// Charges rates without holding anything.
@@ -71,18 +71,18 @@ fn pay(
     climb: impl FnOnce(Ladder<'_>) -> Result<Charged, AcquireError>,
 ) -> Result<Charged, AcquireError> {
     let mut scratch = Wants::none();
-    let ask = payment(set.keys().payable(request, &mut scratch)?, request.name());
-    climb(Ladder::new(set.shared(), &ask))
+    let ask = payment(set.keys().payable(request, &mut scratch)?);
+    climb(Ladder::new(set.shared(), ask, request))
 }
 
 /// The charges of a request: all limits report their use, where they need it.
-fn ask<'a>(wants: &'a Wants, request: &'a Request<'_>) -> Ask<'a> {
-    Ask { wants, owing: u64::MAX, label: request.name() }
+fn ask(wants: &Wants) -> Ask<'_> {
+    Ask { wants, owing: u64::MAX }
 }
 
 /// Rates that are paid for at once: no report is due.
-fn payment<'a>(wants: &'a Wants, label: Option<&'a str>) -> Ask<'a> {
-    Ask { wants, owing: 0, label }
+fn payment(wants: &Wants) -> Ask<'_> {
+    Ask { wants, owing: 0 }
 }
 
 impl LimitSet {
@@ -282,16 +282,16 @@ impl LimitSet {
     ) -> Result<Started, AcquireError> {
         let request = request.into();
         let mut scratch = Wants::none();
-        let ask = ask(self.keys().wants(&request, &mut scratch)?, &request);
+        let ask = ask(self.keys().wants(&request, &mut scratch)?);
         // The wait for the lock counts, too.
         let since = timeout.map(|_| clock::monotonic());
-        let fast = self.shared().try_fast(&ask, self.shared().first_lock_timeout(timeout));
-        let hold = |admission: Admission| Started::Granted(admission.hold(self.clone(), &ask));
-        Ladder::new(self.shared(), &ask).climb(fast, hold, |ladder| {
+        let fast = self.shared().try_fast(ask, self.shared().first_lock_timeout(timeout));
+        let hold = |admission: Admission| Started::Granted(admission.hold(self.clone(), ask));
+        Ladder::new(self.shared(), ask, &request).climb(fast, hold, |ladder| {
             Ok(match ladder.join(timeout, since, true)? {
                 Joined::Admitted(admission) => hold(admission),
                 Joined::Waiting(waiter) => {
-                    let future = AcquireFuture::waiting(self.clone(), &ask, timeout, waiter);
+                    let future = AcquireFuture::waiting(self.clone(), ask, request.name(), timeout, waiter);
                     Started::Waiting(Box::new(future))
                 }
             })
@@ -325,9 +325,9 @@ impl LimitSet {
         match request.resolved().and_then(|resolved| Some((resolved, self.keys().plain_rates(resolved)?))) {
             // The shortest way.
             Some((resolved, wants)) => {
-                let ask = payment(wants, resolved.label());
-                let fast = self.shared().try_fast_plain(&ask);
-                let ladder = Ladder::new(self.shared(), &ask);
+                let ask = payment(wants);
+                let fast = self.shared().try_fast_plain(ask);
+                let ladder = Ladder::new(self.shared(), ask, resolved);
                 ladder.climb(fast, Charged::from, |ladder| Ok(ladder.decide()?.into()))
             }
             None => pay(self, &request, |ladder| ladder.now(Charged::from)),

@@ -62,8 +62,14 @@ impl AcquireFuture {
     }
 
     /// A future that waits already.
-    pub(crate) fn waiting(set: LimitSet, ask: &Ask<'_>, timeout: Option<Duration>, waiter: Waiter) -> Self {
-        let mut future = Self::new(set, Ok(ask.wants.clone()), ask.owing, ask.label);
+    pub(crate) fn waiting(
+        set: LimitSet,
+        ask: Ask<'_>,
+        label: Option<&str>,
+        timeout: Option<Duration>,
+        waiter: Waiter,
+    ) -> Self {
+        let mut future = Self::new(set, Ok(ask.wants.clone()), ask.owing, label);
         future.timeout = timeout;
         future.state = State::Waiting { waiter, ticket: None, epoch: fork::epoch() };
         future
@@ -77,7 +83,7 @@ impl AcquireFuture {
 
     fn ask(&self) -> Result<Ask<'_>, &BadRequest> {
         let wants = self.wants.as_ref()?;
-        Ok(Ask { wants, owing: self.owing, label: self.label.as_deref() })
+        Ok(Ask { wants, owing: self.owing })
     }
 
     fn start(&mut self, context: &Context<'_>) -> Poll<Result<Acquisition, AcquireError>> {
@@ -85,9 +91,9 @@ impl AcquireFuture {
             Ok(ask) => ask,
             Err(bad) => return Poll::Ready(Err(bad.clone().into())),
         };
-        let waiter = match Ladder::new(self.set.shared(), &ask).join(self.timeout, None, true) {
+        let waiter = match Ladder::new(self.set.shared(), ask, &self.label).join(self.timeout, None, true) {
             Ok(Joined::Admitted(admission)) => {
-                return Poll::Ready(Ok(admission.hold(self.set.clone(), &ask)));
+                return Poll::Ready(Ok(admission.hold(self.set.clone(), ask)));
             }
             Ok(Joined::Waiting(waiter)) => waiter,
             Err(refusal) => return Poll::Ready(Err(refusal)),
@@ -98,27 +104,27 @@ impl AcquireFuture {
                 Poll::Pending
             }
             Err(error) => {
-                waiter.leave(self.set.shared(), &ask);
-                Poll::Ready(self.unavailable(error, &ask))
+                waiter.leave(self.set.shared(), ask);
+                Poll::Ready(self.unavailable(error, ask))
             }
         }
     }
 
-    fn unavailable(&self, error: SetError, ask: &Ask<'_>) -> Result<Acquisition, AcquireError> {
-        Ok(Ladder::new(self.set.shared(), ask).unavailable(error)?.hold(self.set.clone(), ask))
+    fn unavailable(&self, error: SetError, ask: Ask<'_>) -> Result<Acquisition, AcquireError> {
+        Ok(Ladder::new(self.set.shared(), ask, &self.label).unavailable(error)?.hold(self.set.clone(), ask))
     }
 
     fn resume(&mut self, context: &Context<'_>) -> Poll<Result<Acquisition, AcquireError>> {
         let (State::Waiting { waiter, ticket, .. }, Ok(wants)) = (&mut self.state, &self.wants) else {
             return Poll::Pending;
         };
-        let ask = Ask { wants, owing: self.owing, label: self.label.as_deref() };
+        let ask = Ask { wants, owing: self.owing };
         if ticket.is_some_and(|ticket| helper_thread::is_asleep(self.set.shared(), &ticket, context.waker()))
         {
             return Poll::Pending;
         }
-        if let Some(answer) = Ladder::new(self.set.shared(), &ask).poll(waiter, false) {
-            let answer = answer.map(|admission| admission.hold(self.set.clone(), &ask));
+        if let Some(answer) = Ladder::new(self.set.shared(), ask, &self.label).poll(waiter, false) {
+            let answer = answer.map(|admission| admission.hold(self.set.clone(), ask));
             self.state = State::Over;
             return Poll::Ready(answer);
         }
@@ -128,9 +134,9 @@ impl AcquireFuture {
                 Poll::Pending
             }
             Err(error) => {
-                waiter.leave(self.set.shared(), &ask);
-                let answer = Ladder::new(self.set.shared(), &ask).unavailable(error);
-                let answer = answer.map(|admission| admission.hold(self.set.clone(), &ask));
+                waiter.leave(self.set.shared(), ask);
+                let answer = Ladder::new(self.set.shared(), ask, &self.label).unavailable(error);
+                let answer = answer.map(|admission| admission.hold(self.set.clone(), ask));
                 self.state = State::Over;
                 Poll::Ready(answer)
             }
@@ -167,7 +173,7 @@ impl Drop for AcquireFuture {
             if let Some(ticket) = ticket {
                 helper_thread::forget(ticket);
             }
-            waiter.leave(self.set.shared(), &ask);
+            waiter.leave(self.set.shared(), ask);
         }
     }
 }

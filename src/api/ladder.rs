@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::api::acquisition::Acquisition;
 use crate::api::error::{AcquireError, TimedOut};
+use crate::api::request::{Request, ResolvedRequest};
 use crate::api::set::LimitSet;
 use crate::api::status::Statuses;
 use crate::shared::SharedSet;
@@ -28,7 +29,7 @@ pub(crate) enum Admission {
 impl Admission {
     /// The acquisition that the caller holds from now on.
     #[inline(always)]
-    pub(crate) fn hold<S: Borrow<LimitSet>>(self, set: S, ask: &Ask<'_>) -> Acquisition<S> {
+    pub(crate) fn hold<S: Borrow<LimitSet>>(self, set: S, ask: Ask<'_>) -> Acquisition<S> {
         match self {
             Self::Granted(grant) => Acquisition::new(set, ask.wants, ask.owing, &grant),
             Self::NotEnforced => Acquisition::not_enforced(set),
@@ -46,13 +47,38 @@ pub(crate) enum Joined {
 #[derive(Clone, Copy)]
 pub(crate) struct Ladder<'a> {
     set: &'a Arc<SharedSet>,
-    ask: &'a Ask<'a>,
+    ask: Ask<'a>,
+    /// Asked for its label only when an event is reported.
+    request: &'a dyn Labelled,
+}
+
+/// A request that may have a label for events.
+pub(crate) trait Labelled {
+    fn label(&self) -> Option<&str>;
+}
+
+impl Labelled for Request<'_> {
+    fn label(&self) -> Option<&str> {
+        self.name()
+    }
+}
+
+impl Labelled for ResolvedRequest {
+    fn label(&self) -> Option<&str> {
+        ResolvedRequest::label(self)
+    }
+}
+
+impl Labelled for Option<Box<str>> {
+    fn label(&self) -> Option<&str> {
+        self.as_deref()
+    }
 }
 
 impl<'a> Ladder<'a> {
     #[inline(always)]
-    pub(crate) fn new(set: &'a Arc<SharedSet>, ask: &'a Ask<'a>) -> Self {
-        Self { set, ask }
+    pub(crate) fn new(set: &'a Arc<SharedSet>, ask: Ask<'a>, request: &'a dyn Labelled) -> Self {
+        Self { set, ask, request }
     }
 
     /// Takes the answer of the fast path, or goes on.
@@ -149,7 +175,7 @@ impl<'a> Ladder<'a> {
         let refusal = match waiter.poll(self.set, self.ask, is_interrupted) {
             Ok(Polled::Waiting) => return None,
             Ok(Polled::Granted(grant)) => {
-                events::waited(self.set, self.ask.label, grant.ticket, || waiter.waited());
+                events::waited(self.set, self.request.label(), grant.ticket, || waiter.waited());
                 return Some(Ok(Admission::Granted(grant)));
             }
             Ok(Polled::Denied(judgement)) => Statuses::new(self.set, judgement).into_refusal(),
@@ -166,7 +192,7 @@ impl<'a> Ladder<'a> {
 
     #[inline(always)]
     fn granted(self, grant: Grant) -> Admission {
-        events::granted(self.set, self.ask.label, grant.ticket);
+        events::granted(self.set, self.request.label(), grant.ticket);
         Admission::Granted(grant)
     }
 
@@ -176,7 +202,7 @@ impl<'a> Ladder<'a> {
         match error {
             SetError::Unavailable(why) if self.set.on_unavailable() == OnUnavailable::Allow => {
                 self.set.count_unenforced();
-                events::not_enforced(self.set, self.ask.label, &why);
+                events::not_enforced(self.set, self.request.label(), &why);
                 Ok(Admission::NotEnforced)
             }
             error => Err(error.into()),
@@ -188,7 +214,7 @@ impl<'a> Ladder<'a> {
         if cfg!(not(feature = "tracing")) {
             return refusal;
         }
-        let (set, label) = (self.set, self.ask.label);
+        let (set, label) = (self.set, self.request.label());
         match &refusal {
             AcquireError::Denied(denial) => {
                 for limit in denial.violations() {

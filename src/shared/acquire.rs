@@ -14,8 +14,6 @@ pub(crate) struct Ask<'a> {
     pub(crate) wants: &'a Wants,
     /// The limits whose use is to be reported, if they need reports.
     pub(crate) owing: u64,
-    /// The name of the request in events.
-    pub(crate) label: Option<&'a str>,
 }
 
 /// A granted request.
@@ -69,7 +67,7 @@ impl SharedSet {
     /// Grants a request if no waiter and no pause is in the way and all limits have enough; most requests end here. None
     /// says only that it takes a closer look.
     #[inline(always)]
-    pub(crate) fn try_fast(&self, ask: &Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
+    pub(crate) fn try_fast(&self, ask: Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
         let table = self.engine().table;
         // Each kind has a function of its own, so that none pays for what only others need. Permits do not depend on the
         // time.
@@ -83,23 +81,23 @@ impl SharedSet {
     }
 
     #[inline(never)]
-    fn ask_for_rates(&self, ask: &Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
+    fn ask_for_rates(&self, ask: Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
         self.ask(ask, Some(lock_timeout), When::Reading(self.clock().reading()))
     }
 
     #[inline(never)]
-    fn ask_for_permits(&self, ask: &Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
+    fn ask_for_permits(&self, ask: Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
         self.ask(ask, Some(lock_timeout), When::Last)
     }
 
     /// [`try_fast`](Self::try_fast) for a request of rates alone, none of which keeps cells.
     #[inline(always)]
-    pub(crate) fn try_fast_plain(&self, ask: &Ask<'_>) -> Result<Option<Grant>, SetError> {
+    pub(crate) fn try_fast_plain(&self, ask: Ask<'_>) -> Result<Option<Grant>, SetError> {
         self.ask(ask, None, When::Reading(self.clock().reading()))
     }
 
     #[inline(always)]
-    fn ask(&self, ask: &Ask<'_>, lock_timeout: Option<u64>, when: When) -> Result<Option<Grant>, SetError> {
+    fn ask(&self, ask: Ask<'_>, lock_timeout: Option<u64>, when: When) -> Result<Option<Grant>, SetError> {
         match self.engine().ask_at_once(self.participant()?, ask.wants, ask.owing, when) {
             Some(Ok(AtOnce::Granted { ticket, admitted })) => Ok(Some(Grant { ticket, admitted })),
             Some(Ok(AtOnce::NotThere | AtOnce::Unclear)) => Ok(None),
@@ -110,7 +108,7 @@ impl SharedSet {
 
     /// The fast path for rates that keep cells, and for a caller that has to wait for the lock.
     #[inline(never)]
-    fn ask_with_guard(&self, ask: &Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
+    fn ask_with_guard(&self, ask: Ask<'_>, lock_timeout: u64) -> Result<Option<Grant>, SetError> {
         self.locked_within(lock_timeout, |engine, guard, now| {
             engine.adopt(guard)?;
             Ok(match engine.enter_at_once(guard, ask.wants, ask.owing, When::At(now)) {
@@ -121,7 +119,7 @@ impl SharedSet {
     }
 
     /// Decides a request that does not wait.
-    pub(crate) fn try_acquire(&self, ask: &Ask<'_>) -> Result<Decision, SetError> {
+    pub(crate) fn try_acquire(&self, ask: Ask<'_>) -> Result<Decision, SetError> {
         Ok(match self.enter(ask, None)? {
             Outcome::Entered(Entered::Granted { ticket, admitted }) => {
                 Decision::Granted(Grant { ticket, admitted })
@@ -136,7 +134,7 @@ impl SharedSet {
     /// Decides a request that may wait: it joins the wait queue if it has to. The time runs from `since`.
     pub(crate) fn enqueue(
         &self,
-        ask: &Ask<'_>,
+        ask: Ask<'_>,
         timeout: Option<u64>,
         since: u64,
         shares_doorbell: bool,
@@ -155,7 +153,7 @@ impl SharedSet {
     }
 
     /// Asks the engine; looks for dead participants once before it refuses for want of something that they may hold.
-    pub(super) fn enter(&self, ask: &Ask<'_>, patience: Option<Patience>) -> Result<Outcome, SetError> {
+    pub(super) fn enter(&self, ask: Ask<'_>, patience: Option<Patience>) -> Result<Outcome, SetError> {
         let left = |it: Patience| it.deadline.saturating_sub(clock::monotonic());
         let mut may_sweep = true;
         loop {

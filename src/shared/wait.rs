@@ -101,7 +101,7 @@ impl Waiter {
     pub(crate) fn poll(
         &mut self,
         set: &SharedSet,
-        ask: &Ask<'_>,
+        ask: Ask<'_>,
         is_interrupted: bool,
     ) -> Result<Polled, SetError> {
         let wants = ask.wants;
@@ -141,7 +141,7 @@ impl Waiter {
     }
 
     /// Joins the wait queue anew.
-    fn rejoin(&mut self, set: &SharedSet, ask: &Ask<'_>) -> Result<Polled, SetError> {
+    fn rejoin(&mut self, set: &SharedSet, ask: Ask<'_>) -> Result<Polled, SetError> {
         let patience = Patience { deadline: self.deadline, shares_doorbell: self.shares_doorbell };
         Ok(match set.enter(ask, Some(patience))? {
             Outcome::Entered(Entered::Waiting(place)) => {
@@ -158,7 +158,7 @@ impl Waiter {
 
     /// Leaves the wait queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so as
     /// soon as it can.
-    pub(crate) fn leave(&self, set: &Arc<SharedSet>, ask: &Ask<'_>) {
+    pub(crate) fn leave(&self, set: &Arc<SharedSet>, ask: Ask<'_>) {
         let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
         let leave = move |set: &SharedSet, lock_timeout| {
             set.locked_within(lock_timeout, |engine, guard, now| {

@@ -83,7 +83,7 @@ impl Held {
     }
 
     /// Becomes the record of an admission.
-    fn admit(&mut self, ask: &Ask<'_>, table: &Table, admission: Admission) {
+    fn admit(&mut self, ask: Ask<'_>, table: &Table, admission: Admission) {
         match admission {
             Admission::Granted(grant) => self.begin(ask.wants, ask.owing, table, &grant),
             Admission::NotEnforced => *self = Self { epoch: fork::epoch(), ..Self::default() },
@@ -252,9 +252,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if self.held.epoch != fork::epoch() {
             return Err(AcquireError::Forked);
         }
-        let ask = Ask { wants: &wants, owing: !self.held.owed(), label: None };
+        let ask = Ask { wants: &wants, owing: !self.held.owed() };
         let Grant { ticket, admitted } =
-            grant_or_refusal(self.set().shared(), self.set().shared().try_acquire(&ask)?)?;
+            grant_or_refusal(self.set().shared(), self.set().shared().try_acquire(ask)?)?;
         if wants.demand() != 0 {
             // What the other side says from now on is about what was admitted last.
             self.held.admitted = admitted;

@@ -33,13 +33,13 @@ impl Acquisition {
         let request = Request::from(request);
         let mut scratch = Wants::none();
         let wants = set.keys().wants(&request, &mut scratch)?;
-        let ask = Ask { wants, owing: u64::MAX, label: request.name() };
-        let fast = set.shared().try_fast(&ask, set.shared().first_lock_timeout(timeout));
+        let ask = Ask { wants, owing: u64::MAX };
+        let fast = set.shared().try_fast(ask, set.shared().first_lock_timeout(timeout));
         let held = &mut self.held;
-        Ladder::new(set.shared(), &ask).climb(
+        Ladder::new(set.shared(), ask, &request).climb(
             fast,
             |admission| {
-                held.admit(&ask, &set.keys().table, admission);
+                held.admit(ask, &set.keys().table, admission);
                 true
             },
             |_| Ok(false),
