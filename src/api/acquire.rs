@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::api::acquisition::Acquisition;
 use crate::api::error::{AcquireError, RunError};
 use crate::api::future::{AcquireFuture, Started};
-use crate::api::ladder::{Admission, Joined, Ladder};
+use crate::api::ladder::{self, Admission, Joined, Ladder};
 use crate::api::request::Request;
 use crate::api::set::LimitSet;
 use crate::engine::Wants;
@@ -50,7 +50,7 @@ fn try_now<'s, S: Borrow<LimitSet>>(
 ) -> Result<Acquisition<S>, AcquireError> {
     let mut scratch = Wants::none();
     let ask = ask(set.keys().wants(request, &mut scratch)?);
-    Ladder::new(set.shared(), ask, request).now(|admission| admission.hold(keep(set), ask))
+    Ok(ladder::now(set.shared(), ask, || request.name())?.hold(keep(set), ask))
 }
 
 /// Acquires, and waits for it.
@@ -61,18 +61,14 @@ fn wait(
 ) -> Result<Acquisition, AcquireError> {
     let mut scratch = Wants::none();
     let ask = ask(set.keys().wants(request, &mut scratch)?);
-    Ladder::new(set.shared(), ask, request).wait(timeout, |admission| admission.hold(set.clone(), ask))
+    Ok(ladder::wait(set.shared(), ask, || request.name(), timeout)?.hold(set.clone(), ask))
 }
 
-/// Charges rates without holding anything.
-fn pay(
-    set: &LimitSet,
-    request: &Request<'_>,
-    climb: impl FnOnce(Ladder<'_>) -> Result<Charged, AcquireError>,
-) -> Result<Charged, AcquireError> {
+/// Charges rates without holding anything, and waits for it.
+fn pay(set: &LimitSet, request: &Request<'_>, timeout: Option<Duration>) -> Result<Charged, AcquireError> {
     let mut scratch = Wants::none();
     let ask = payment(set.keys().payable(request, &mut scratch)?);
-    climb(Ladder::new(set.shared(), ask, request))
+    Ok(ladder::wait(set.shared(), ask, || request.name(), timeout)?.into())
 }
 
 /// The charges of a request: all limits report their use, where they need it.
@@ -286,15 +282,14 @@ impl LimitSet {
         // The wait for the lock counts, too.
         let since = timeout.map(|_| clock::monotonic());
         let fast = self.shared().try_fast(ask, self.shared().first_lock_timeout(timeout));
-        let hold = |admission: Admission| Started::Granted(admission.hold(self.clone(), ask));
-        Ladder::new(self.shared(), ask, &request).climb(fast, hold, |ladder| {
-            Ok(match ladder.join(timeout, since, true)? {
-                Joined::Admitted(admission) => hold(admission),
-                Joined::Waiting(waiter) => {
-                    let future = AcquireFuture::waiting(self.clone(), ask, request.name(), timeout, waiter);
-                    Started::Waiting(Box::new(future))
-                }
-            })
+        let label = || request.name();
+        let joined = ladder::climb(self.shared(), ask, label, fast, |it| it.join(timeout, since, true))?;
+        Ok(match joined {
+            Joined::Admitted(admission) => Started::Granted(admission.hold(self.clone(), ask)),
+            Joined::Waiting(waiter) => {
+                let future = AcquireFuture::waiting(self.clone(), ask, request.name(), timeout, waiter);
+                Started::Waiting(Box::new(future))
+            }
         })
     }
 
@@ -322,16 +317,19 @@ impl LimitSet {
     #[inline]
     pub fn try_charge<'r>(&self, request: impl Into<Request<'r>>) -> Result<Charged, AcquireError> {
         let request = request.into();
-        match request.resolved().and_then(|resolved| Some((resolved, self.keys().plain_rates(resolved)?))) {
+        let set = self.shared();
+        if let Some(resolved) = request.resolved()
+            && let Some(wants) = self.keys().plain_rates(resolved)
+        {
             // The shortest way.
-            Some((resolved, wants)) => {
-                let ask = payment(wants);
-                let fast = self.shared().try_fast_plain(ask);
-                let ladder = Ladder::new(self.shared(), ask, resolved);
-                ladder.climb(fast, Charged::from, |ladder| Ok(ladder.decide()?.into()))
-            }
-            None => pay(self, &request, |ladder| ladder.now(Charged::from)),
+            let ask = payment(wants);
+            let fast = set.try_fast_plain(ask);
+            let admission = ladder::climb(set, ask, || resolved.label(), fast, Ladder::decide)?;
+            return Ok(Admission::into(admission));
         }
+        let mut scratch = Wants::none();
+        let ask = payment(self.keys().payable(&request, &mut scratch)?);
+        Ok(ladder::now(set, ask, || request.name())?.into())
     }
 
     /// Charges rates as [`try_charge`](Self::try_charge) does, waiting in the same queue as acquisitions do.
@@ -340,7 +338,7 @@ impl LimitSet {
     ///
     /// As [`acquire`](Self::acquire), and [`BadRequest::Permit`](crate::BadRequest::Permit) if a permit is named.
     pub fn charge<'r>(&self, request: impl Into<Request<'r>>) -> Result<Charged, AcquireError> {
-        pay(self, &request.into(), |ladder| ladder.wait(None, Charged::from))
+        pay(self, &request.into(), None)
     }
 
     /// Charges rates as [`charge`](Self::charge) does, for at most `timeout`.
@@ -354,7 +352,7 @@ impl LimitSet {
         request: impl Into<Request<'r>>,
         timeout: Duration,
     ) -> Result<Charged, AcquireError> {
-        pay(self, &request.into(), |ladder| ladder.wait(Some(timeout), Charged::from))
+        pay(self, &request.into(), Some(timeout))
     }
 
     /// Charges rates as [`charge`](Self::charge) does, for at most `timeout` if there is one, without blocking the thread.

@@ -13,7 +13,6 @@ use crate::api::request::BadRequest;
 use crate::api::set::LimitSet;
 use crate::engine::Wants;
 use crate::shared::acquire::Ask;
-use crate::shared::error::SetError;
 use crate::shared::helper_thread::{self, Sleep, Ticket};
 use crate::shared::wait::Waiter;
 use crate::sys::fork;
@@ -91,7 +90,8 @@ impl AcquireFuture {
             Ok(ask) => ask,
             Err(bad) => return Poll::Ready(Err(bad.clone().into())),
         };
-        let waiter = match Ladder::new(self.set.shared(), ask, &self.label).join(self.timeout, None, true) {
+        let ladder = Ladder { set: self.set.shared(), ask, label: self.label.as_deref() };
+        let waiter = match ladder.join(self.timeout, None, true) {
             Ok(Joined::Admitted(admission)) => {
                 return Poll::Ready(Ok(admission.hold(self.set.clone(), ask)));
             }
@@ -105,13 +105,10 @@ impl AcquireFuture {
             }
             Err(error) => {
                 waiter.leave(self.set.shared(), ask);
-                Poll::Ready(self.unavailable(error, ask))
+                let answer = ladder.unavailable(error);
+                Poll::Ready(answer.map(|admission| admission.hold(self.set.clone(), ask)))
             }
         }
-    }
-
-    fn unavailable(&self, error: SetError, ask: Ask<'_>) -> Result<Acquisition, AcquireError> {
-        Ok(Ladder::new(self.set.shared(), ask, &self.label).unavailable(error)?.hold(self.set.clone(), ask))
     }
 
     fn resume(&mut self, context: &Context<'_>) -> Poll<Result<Acquisition, AcquireError>> {
@@ -119,11 +116,12 @@ impl AcquireFuture {
             return Poll::Pending;
         };
         let ask = Ask { wants, owing: self.owing };
+        let ladder = Ladder { set: self.set.shared(), ask, label: self.label.as_deref() };
         if ticket.is_some_and(|ticket| helper_thread::is_asleep(self.set.shared(), &ticket, context.waker()))
         {
             return Poll::Pending;
         }
-        if let Some(answer) = Ladder::new(self.set.shared(), ask, &self.label).poll(waiter, false) {
+        if let Some(answer) = ladder.poll(waiter, false) {
             let answer = answer.map(|admission| admission.hold(self.set.clone(), ask));
             self.state = State::Over;
             return Poll::Ready(answer);
@@ -135,7 +133,7 @@ impl AcquireFuture {
             }
             Err(error) => {
                 waiter.leave(self.set.shared(), ask);
-                let answer = Ladder::new(self.set.shared(), ask, &self.label).unavailable(error);
+                let answer = ladder.unavailable(error);
                 let answer = answer.map(|admission| admission.hold(self.set.clone(), ask));
                 self.state = State::Over;
                 Poll::Ready(answer)

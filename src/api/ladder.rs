@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use crate::api::acquisition::Acquisition;
 use crate::api::error::{AcquireError, TimedOut};
-use crate::api::request::{Request, ResolvedRequest};
 use crate::api::set::LimitSet;
 use crate::api::status::Statuses;
 use crate::shared::SharedSet;
@@ -43,66 +42,62 @@ pub(crate) enum Joined {
     Waiting(Waiter),
 }
 
-/// A request on its way up.
-#[derive(Clone, Copy)]
-pub(crate) struct Ladder<'a> {
+impl From<Admission> for Joined {
+    fn from(admission: Admission) -> Self {
+        Self::Admitted(admission)
+    }
+}
+
+/// Takes the answer of the fast path, or goes on. The label is looked up only where an event may need it.
+#[inline(always)]
+pub(crate) fn climb<'a, T: From<Admission>>(
     set: &'a Arc<SharedSet>,
     ask: Ask<'a>,
-    /// Asked for its label only when an event is reported.
-    request: &'a dyn Labelled,
-}
-
-/// A request that may have a label for events.
-pub(crate) trait Labelled {
-    fn label(&self) -> Option<&str>;
-}
-
-impl Labelled for Request<'_> {
-    fn label(&self) -> Option<&str> {
-        self.name()
+    label: impl FnOnce() -> Option<&'a str>,
+    fast: Result<Option<Grant>, SetError>,
+    go_on: impl FnOnce(Ladder<'a>) -> Result<T, AcquireError>,
+) -> Result<T, AcquireError> {
+    match fast {
+        Ok(Some(grant)) => Ok(T::from(Ladder { set, ask, label: label() }.granted(grant))),
+        Ok(None) => go_on(Ladder { set, ask, label: label() }),
+        Err(error) => Ok(T::from(Ladder { set, ask, label: label() }.unavailable(error)?)),
     }
 }
 
-impl Labelled for ResolvedRequest {
-    fn label(&self) -> Option<&str> {
-        ResolvedRequest::label(self)
-    }
+/// Decides a request that does not wait.
+#[inline(always)]
+pub(crate) fn now<'a>(
+    set: &'a Arc<SharedSet>,
+    ask: Ask<'a>,
+    label: impl FnOnce() -> Option<&'a str>,
+) -> Result<Admission, AcquireError> {
+    climb(set, ask, label, set.try_fast(ask, set.lock_timeout()), Ladder::decide)
 }
 
-impl Labelled for Option<Box<str>> {
-    fn label(&self) -> Option<&str> {
-        self.as_deref()
-    }
+/// Decides a request that waits for its answer.
+#[inline(always)]
+pub(crate) fn wait<'a>(
+    set: &'a Arc<SharedSet>,
+    ask: Ask<'a>,
+    label: impl FnOnce() -> Option<&'a str>,
+    timeout: Option<Duration>,
+) -> Result<Admission, AcquireError> {
+    // The wait for the lock counts, too.
+    let since = timeout.map(|_| clock::monotonic());
+    let fast = set.try_fast(ask, set.first_lock_timeout(timeout));
+    climb(set, ask, label, fast, |ladder| ladder.block(timeout, since))
 }
 
-impl<'a> Ladder<'a> {
-    #[inline(always)]
-    pub(crate) fn new(set: &'a Arc<SharedSet>, ask: Ask<'a>, request: &'a dyn Labelled) -> Self {
-        Self { set, ask, request }
-    }
+/// A request that the fast path did not answer.
+#[derive(Clone, Copy)]
+pub(crate) struct Ladder<'a> {
+    pub(crate) set: &'a Arc<SharedSet>,
+    pub(crate) ask: Ask<'a>,
+    /// The name of the request in events.
+    pub(crate) label: Option<&'a str>,
+}
 
-    /// Takes the answer of the fast path, or goes on.
-    #[inline(always)]
-    pub(crate) fn climb<T>(
-        self,
-        fast: Result<Option<Grant>, SetError>,
-        make: impl FnOnce(Admission) -> T,
-        go_on: impl FnOnce(Self) -> Result<T, AcquireError>,
-    ) -> Result<T, AcquireError> {
-        match fast {
-            Ok(Some(grant)) => Ok(make(self.granted(grant))),
-            Ok(None) => go_on(self),
-            Err(error) => Ok(make(self.unavailable(error)?)),
-        }
-    }
-
-    /// Decides a request that does not wait.
-    #[inline(always)]
-    pub(crate) fn now<T>(self, make: impl Fn(Admission) -> T) -> Result<T, AcquireError> {
-        let fast = self.set.try_fast(self.ask, self.set.lock_timeout());
-        self.climb(fast, &make, |ladder| Ok(make(ladder.decide()?)))
-    }
-
+impl Ladder<'_> {
     /// Decides a request that does not wait, under the lock.
     #[cold]
     pub(crate) fn decide(self) -> Result<Admission, AcquireError> {
@@ -114,19 +109,6 @@ impl<'a> Ladder<'a> {
             Ok(grant) => Ok(self.granted(grant)),
             Err(refusal) => Err(self.refused(refusal)),
         }
-    }
-
-    /// Asks, and waits for the answer.
-    #[inline(always)]
-    pub(crate) fn wait<T>(
-        self,
-        timeout: Option<Duration>,
-        make: impl Fn(Admission) -> T,
-    ) -> Result<T, AcquireError> {
-        // The wait for the lock counts, too.
-        let since = timeout.map(|_| clock::monotonic());
-        let fast = self.set.try_fast(self.ask, self.set.first_lock_timeout(timeout));
-        self.climb(fast, &make, |ladder| Ok(make(ladder.block(timeout, since)?)))
     }
 
     /// Blocks the thread until there is an answer.
@@ -175,7 +157,7 @@ impl<'a> Ladder<'a> {
         let refusal = match waiter.poll(self.set, self.ask, is_interrupted) {
             Ok(Polled::Waiting) => return None,
             Ok(Polled::Granted(grant)) => {
-                events::waited(self.set, self.request.label(), grant.ticket, || waiter.waited());
+                events::waited(self.set, self.label, grant.ticket, || waiter.waited());
                 return Some(Ok(Admission::Granted(grant)));
             }
             Ok(Polled::Denied(judgement)) => Statuses::new(self.set, judgement).into_refusal(),
@@ -192,7 +174,7 @@ impl<'a> Ladder<'a> {
 
     #[inline(always)]
     fn granted(self, grant: Grant) -> Admission {
-        events::granted(self.set, self.request.label(), grant.ticket);
+        events::granted(self.set, self.label, grant.ticket);
         Admission::Granted(grant)
     }
 
@@ -202,7 +184,7 @@ impl<'a> Ladder<'a> {
         match error {
             SetError::Unavailable(why) if self.set.on_unavailable() == OnUnavailable::Allow => {
                 self.set.count_unenforced();
-                events::not_enforced(self.set, self.request.label(), &why);
+                events::not_enforced(self.set, self.label, &why);
                 Ok(Admission::NotEnforced)
             }
             error => Err(error.into()),
@@ -214,7 +196,7 @@ impl<'a> Ladder<'a> {
         if cfg!(not(feature = "tracing")) {
             return refusal;
         }
-        let (set, label) = (self.set, self.request.label());
+        let (set, label) = (self.set, self.label);
         match &refusal {
             AcquireError::Denied(denial) => {
                 for limit in denial.violations() {

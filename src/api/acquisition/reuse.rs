@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Acquisition;
 use crate::api::error::AcquireError;
-use crate::api::ladder::Ladder;
+use crate::api::ladder::{self, Ladder};
 use crate::api::request::{Request, ResolvedRequest};
 use crate::engine::Wants;
 use crate::shared::acquire::Ask;
@@ -35,14 +35,12 @@ impl Acquisition {
         let wants = set.keys().wants(&request, &mut scratch)?;
         let ask = Ask { wants, owing: u64::MAX };
         let fast = set.shared().try_fast(ask, set.shared().first_lock_timeout(timeout));
-        let held = &mut self.held;
-        Ladder::new(set.shared(), ask, &request).climb(
-            fast,
-            |admission| {
-                held.admit(ask, &set.keys().table, admission);
-                true
-            },
-            |_| Ok(false),
-        )
+        let at_once = match fast {
+            Ok(None) => return Ok(false),
+            answer => answer,
+        };
+        let admission = ladder::climb(set.shared(), ask, || request.name(), at_once, Ladder::decide)?;
+        self.held.admit(ask, &set.keys().table, admission);
+        Ok(true)
     }
 }
