@@ -36,7 +36,7 @@ pub struct Audit {
     pub checks: Vec<AuditCheck>,
 }
 
-/// One check of an audit: the things of one kind, and what is wrong with them.
+/// One check of an audit: the things of one kind, and the findings about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditCheck {

@@ -136,9 +136,8 @@ fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
         }
         match length {
             0 => {}
-            _ if slot == 0 => check.broken(format_args!(
-                "{label}: was left in the middle of a change, but its lock is free"
-            )),
+            _ if slot == 0 => check
+                .broken(format_args!("{label}: was left in the middle of a change, but its lock is free")),
             length => journal(label, block, length, check),
         }
         return;

@@ -191,7 +191,11 @@ fn every_word_of_the_queue_that_makes_no_sense_is_found() {
             2,
             "entry 2 is waiting, but is 1 times in the queue and 1 times in the free list",
         ),
-        (StateMap::FREE_WAITERS, 0, "entry 3 is free, but is 0 times in the queue and 0 times in the free list"),
+        (
+            StateMap::FREE_WAITERS,
+            0,
+            "entry 3 is free, but is 0 times in the queue and 0 times in the free list",
+        ),
         (StateMap::FREE_WAITERS, 6, "the list of free entries leads to 6"),
         (StateMap::NEXT_TICKET, 0, "the next one is 0"),
         (link(2, LinkWord::Next), 1, "the queue has no end"),

@@ -107,7 +107,9 @@ pub enum PoolError {
         index: usize,
     },
     /// Another process cannot find a set without a name.
-    #[error("cannot describe set {index}: it has no name by which another process could find it; open it by name")]
+    #[error(
+        "cannot describe set {index}: it has no name by which another process could find it; open it by name"
+    )]
     NoName {
         /// The position of the set in the pool.
         index: usize,

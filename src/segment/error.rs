@@ -1,4 +1,4 @@
-//! Errors of segments. A message says what failed, what was found, and what to do.
+//! Errors of segments. A message states the failure, the cause, and a remedy.
 //!
 //! One enum per kind of operation. None of them is a denial by a limit: a denial is an answer, not an error of
 //! the segment.
@@ -22,7 +22,7 @@ pub use crate::format::error::{BadOption, Malformed};
 pub struct BadName {
     /// The name given.
     pub name: String,
-    /// What is wrong with it.
+    /// The rule that the name breaks.
     pub why: &'static str,
 }
 
