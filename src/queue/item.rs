@@ -117,7 +117,7 @@ impl WorkItem {
     }
 
     /// Records that the item is done, with a result. It keeps its place until a process has
-    /// [collected](WorkQueue::collect) the result.
+    /// [collected](super::WorkQueue::collect) the result.
     ///
     /// # Errors
     ///
