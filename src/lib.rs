@@ -1,5 +1,6 @@
 //! Limits that hold across processes: rates, calls and resources, acquired together, all or none, by every process
-//! that opens the same name. No daemon, no server; a process may be killed at any instruction, and the others go on.
+//! that opens the same name. There is no daemon and no server. A process may be killed at any instruction, and the
+//! others go on.
 //!
 //! ```
 //! use limitset::{Algorithm, CallLimit, LimitSet, RateLimit, ResourceLimit};
@@ -12,61 +13,65 @@
 //!     .config("region", "us-east-1")
 //!     .open(&name)?;                                        // every process that opens this name shares it
 //!
-//! let mut held = limits.try_acquire([("tokens", 1_500)])?;  // one call and one connection come along
-//! held.update("tokens", 900)?;                              // 600 back
+//! let mut held = limits.try_acquire([("tokens", 1_500)])?;  // also takes one call and one connection
+//! held.update("tokens", 900)?;                              // refunds 600
 //! held.release()?;                                          // or drop
 //!
-//! let held = limits.acquire([("tokens", 150_000)])?;        // waits its turn; acquire_async does so as a future
+//! let held = limits.acquire([("tokens", 150_000)])?;        // waits its turn; acquire_async waits as a future
 //! # held.cancel()?;
 //! # limits.remove()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What holds
+//! # Guarantees
 //!
-//! * **All or none.** An acquisition is charged to all of its limits or to none, whoever is killed when.
-//! * **Never too much.** Integers only: over any time the error of a rate is zero units.
-//! * **A death hurts nobody.** A lock of the dead passes on, their permits return, what they had half done is undone.
-//!   Only the kernel's word counts for a death, never time: a stopped process is alive.
-//! * **A fork is safe.** A child takes part on its own from its first use on, and never releases what its parent
-//!   holds.
-//! * **Nobody starves.** Those who wait are served in the order in which they came, among those who want the same; one
-//!   that is stopped delays nobody.
-//! * **No lies.** A refusal says what is in the way and when to ask again. More than a limit ever gives is *never*,
-//!   not *later*; a set that cannot be asked is *unavailable*, not *limited*.
-//! * **Bad bytes are an error** that says what was found, what was expected, and what to do.
+//! * **All or none.** An acquisition is charged to all of its limits or to none, even if a process is killed in the
+//!   middle.
+//! * **Exact rates.** All arithmetic is on integers: over any time the error of a rate is zero units.
+//! * **Crash recovery.** When a process dies, another one takes over its lock, its permits return, and its half-done
+//!   change is rolled back. Only the kernel decides that a process is dead, never a timeout: a stopped process is
+//!   alive.
+//! * **Fork safety.** A child becomes a participant of its own at its first use, and never releases the permits of its
+//!   parent.
+//! * **No starvation.** Waiters for the same limits are granted in order of arrival. A stopped waiter delays no other
+//!   waiter.
+//! * **Clear answers.** A denial names the limits that are exhausted and says when to retry. A request that exceeds a
+//!   limit's maximum is *never* granted, which is not the same as *later*. A set whose lock or memory cannot be used is
+//!   *unavailable*, which is not the same as *limited*.
+//! * **Checked bytes.** Bad bytes in a segment are an error: it names the bytes found, those expected, and a remedy.
 //!
-//! # What does not
+//! # Restrictions
 //!
 //! * Linux only. All processes must see the same memory: one machine, one kernel.
-//! * A wait is fair, not free of deadlock: whoever holds a permit and waits for another that only its own release
-//!   can free waits for ever. Use [`acquire_timeout`](LimitSet::acquire_timeout), which says who holds what.
-//! * Whoever may write to a segment is trusted not to want to break it.
+//! * Waits are fair, but not free of deadlock: a caller that holds a permit and waits for another permit, which only
+//!   its own release can free, waits for ever. Use [`acquire_timeout`](LimitSet::acquire_timeout), whose error names
+//!   the holders.
+//! * A process that may write to a segment is trusted not to break it on purpose.
 //! * After a power loss a set in a file may have lost its last updates.
-//! * Nothing here may be called from a signal handler, but for [`Interrupt::raise`], which ends waits.
+//! * Do not call anything here from a signal handler, except [`Interrupt::raise`], which ends waits.
 //!
-//! # Where things are
+//! # Overview
 //!
 //! | | |
 //! | --- | --- |
-//! | [`RateLimit`], [`CallLimit`], [`ResourceLimit`] | what is limited; [`Algorithm`] says how a rate counts |
-//! | [`LimitSet`] | the limits together: opened by its [builder](LimitSetBuilder), acquired from, waited for, changed live, removed |
-//! | [`Request`] | what can be asked for, and in which forms |
-//! | [`Acquisition`] | what was granted: report its use, release it, cancel it |
+//! | [`RateLimit`], [`CallLimit`], [`ResourceLimit`] | the kinds of limits; [`Algorithm`] says how a rate counts |
+//! | [`LimitSet`] | limits that are acquired together: opened by its [builder](LimitSetBuilder), acquired from, waited for, changed live, removed |
+//! | [`Request`] | the amounts that a caller asks for, in several forms |
+//! | [`Acquisition`] | a granted request: report its use, release it, cancel it |
 //! | [`Interrupt`] | ends a wait, from a signal handler or another thread |
-//! | [`LimitPool`] | several sets behind a balancer; made of [anything](AnyLimits) |
+//! | [`LimitPool`] | several sets behind a balancer; made of [limits, sets or pools](AnyLimits) |
 //! | [`Cooldown`] | how a set pauses after "too many requests", and resumes |
 //! | [`WorkQueue`] | work that goes to another worker if its worker dies |
 //! | [`Prefork`] | workers that share limits: forked, replaced, stopped |
-//! | [`AcquireError`] | why nothing was; [`Denial`] has the status of every limit |
-//! | [`Stats`] | a set at one instant; a [`SetObserver`] sees it without taking part |
+//! | [`AcquireError`] | why a request was not granted; [`Denial`] has the status of every limit |
+//! | [`Stats`] | a set at one instant; a [`SetObserver`] reads it without becoming a participant |
 //! | [`Clock`] | the clock of a set; tests move a [manual](Clock::Manual) one |
-//! | [`Segment`] | the shared memory that a set lives in: by name, by path, inherited or private |
+//! | [`Segment`] | the shared memory of a set: by name, by path, inherited or private |
 //! | [`sync`] | a mutex and a semaphore for programs that need nothing more |
-//! | [`error`] | what can be wrong with a segment |
+//! | [`error`] | errors of segments |
 //!
 //! The repository has a runnable example for each idea in `examples/`, pictures of the algorithms in
-//! `docs/algorithms.md`, and what to know before relying on it in `docs/caveats.md`.
+//! `docs/algorithms.md`, and the things to know before relying on it in `docs/caveats.md`.
 #![deny(unsafe_code)]
 
 #[cfg(not(target_os = "linux"))]
@@ -93,7 +98,7 @@ mod queue;
 mod segment;
 mod shared;
 pub mod sync;
-#[allow(unsafe_code)] // The one place; `tests/tidy.rs` holds it to that.
+#[allow(unsafe_code)] // The only module with unsafe code; `tests/tidy.rs` checks that.
 mod sys;
 
 pub use crate::api::Charged;

@@ -50,7 +50,7 @@ fn options() -> SegmentOptions {
 
 // ---- the table ----
 
-/// What was tried and what came of it.
+/// A bad segment, and the error that attaching to it returned.
 struct Row {
     what: &'static str,
     answer: Result<String, String>,
@@ -297,12 +297,12 @@ fn others(rows: &mut Vec<Row>) {
     rows.push(judge("all slots taken", "TooManyParticipants", &name, Segment::attach(&name)));
     drop(second);
 
-    // Somebody is stopped in the middle of enrolling: the init lock is byte 0.
+    // As if a process were stopped in the middle of enrolling: the init lock is byte 0.
     let file = std::fs::OpenOptions::new().read(true).write(true).open(name.path()).unwrap();
     let lock = libc::flock { l_type: 1, l_whence: 0, l_start: 0, l_len: 1, l_pid: 0 };
     fcntl(&file, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
     let hasty = Segment::options().patience(Duration::from_millis(20));
-    rows.push(judge("somebody stopped while attaching", "Busy", &name, hasty.attach(&name)));
+    rows.push(judge("a process stopped while attaching", "Busy", &name, hasty.attach(&name)));
     drop(file);
 
     let mut bytes = Forged::read(&name.path());
@@ -343,12 +343,12 @@ fn others_for_root(rows: &mut Vec<Row>) {
     let mut worker = Worker::start("attach", &[&name.0]);
     let (variant, message) = (worker.hear(), worker.hear());
     let refused = if variant.contains("Permission") { Ok(anonymous(&message, &name)) } else { Err(variant) };
-    rows.push(Row { what: "one we may not read", answer: refused });
+    rows.push(Row { what: "no permission to open it", answer: refused });
     std::fs::set_permissions(name.path(), std::fs::Permissions::from_mode(0o666)).unwrap();
     let mut worker = Worker::start("remove", &[&name.0]);
     let (variant, message) = (worker.hear(), worker.hear());
     let refused = if variant.contains("Permission") { Ok(anonymous(&message, &name)) } else { Err(variant) };
-    rows.push(Row { what: "removed by one who may not", answer: refused });
+    rows.push(Row { what: "no permission to remove it", answer: refused });
     assert!(
         Segment::attach(&name).unwrap().semaphore("db").unwrap().try_acquire(1).is_ok(),
         "not half removed"
@@ -363,7 +363,7 @@ fn others_for_root(rows: &mut Vec<Row>) {
     }
 }
 
-/// Tries to attach as somebody else.
+/// Tries to attach as another user.
 fn attach_role(arguments: &[String]) {
     nix::unistd::setuid(65_534.into()).unwrap();
     let error = Segment::options().any_owner(true).attach(&arguments[0]).unwrap_err();
@@ -371,7 +371,7 @@ fn attach_role(arguments: &[String]) {
     say(&error.to_string());
 }
 
-/// Tries to remove somebody else's segment from a directory with the sticky bit.
+/// Tries to remove another user's segment from a directory with the sticky bit.
 fn remove_role(arguments: &[String]) {
     nix::unistd::setuid(65_534.into()).unwrap();
     let error = Segment::options().any_owner(true).remove(&arguments[0]).unwrap_err();
@@ -400,7 +400,7 @@ fn full_tmpfs_role(_: &[String]) {
         }
     };
     std::fs::remove_dir(&place).unwrap();
-    // Last, because whoever listens ends us when it has heard enough.
+    // Last, because the parent ends this process after the second line.
     say(&variant);
     say(&message);
 }

@@ -398,7 +398,7 @@ fn anonymous_and_private_segments_work_without_a_name() {
 fn labels_lead_to_the_right_kind_or_to_an_error_that_says_which() {
     let segment = Segment::options().mutex("jobs", 1).private().unwrap();
     let error = segment.semaphore("jobs").unwrap_err().to_string();
-    assert!(error.contains("\"jobs\" is a mutex") && error.contains("semaphore"), "{error}");
+    assert!(error.contains("expected a semaphore, found mutex \"jobs\""), "{error}");
     let error = segment.mutex("nothing").unwrap_err().to_string();
     assert!(error.contains("no region \"nothing\""), "{error}");
 }

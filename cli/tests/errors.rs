@@ -191,14 +191,14 @@ fn as_nobody(args: &[&str]) -> Option<Ran> {
 fn a_set_of_another_user_is_exit_77() {
     let name = Name::with("foreign", &["a=1"]);
     let Some(ran) = as_nobody(&["show", &name]) else { return };
-    assert!(ran.ends(77).err().contains("this user may not read"));
+    assert!(ran.ends(77).err().contains("this user has no permission"));
     fs::set_permissions(name.path(), fs::Permissions::from_mode(0o666)).unwrap();
     let ran = as_nobody(&["try", &name, "--json"]).unwrap().ends(77);
     assert_eq!(ran.error_json()["error"]["code"], "other_owner");
     assert!(ran.error_json()["error"]["message"].as_str().unwrap().contains("--any-owner"));
     as_nobody(&["try", &name, "--any-owner"]).unwrap().ends(0);
     let ran = as_nobody(&["rm", &name, "--any-owner"]).unwrap().ends(77);
-    assert!(ran.err().contains("may not unlink"), "{ran:?}");
+    assert!(ran.err().contains("cannot unlink"), "{ran:?}");
     let create = ["create", "/root/limitset-of-nobody", "--limit", "a=1", "--json"];
     let ran = as_nobody(&create).unwrap().ends(77);
     assert_eq!(ran.error_json()["error"]["code"], "no_permission");

@@ -1,4 +1,4 @@
-//! The limits of a set: their numbers, their holders, their rates; its clock and its cooldown.
+//! Checks of the limits of a set: parameters, holders and rates; its clock and its cooldown.
 
 use super::segment::holder;
 use super::snapshot::Picture;
@@ -22,7 +22,7 @@ pub(super) fn check(view: &View, table: &Table, picture: &Picture, audit: &mut A
     cooldown(table, picture, audit.begin("cooldown"));
 }
 
-/// As declared, unless they were changed live, and then possible.
+/// Checks that the parameters are the declared ones, or valid ones if they were changed live.
 fn numbers(table: &Table, limits: &[Limit], picture: &Picture, check: &mut AuditCheck) {
     for (index, limit) in limits.iter().enumerate() {
         check.looked_at += 1;
@@ -45,7 +45,7 @@ fn numbers(table: &Table, limits: &[Limit], picture: &Picture, check: &mut Audit
                 continue;
             }
             if !is_changed && found != expected {
-                check.broken(format_args!("the {what} of {name:?} is {found}, declared was {expected}"));
+                check.broken(format_args!("the {what} of {name:?} is {found}, {expected} was declared"));
             } else if found == 0 || found > most {
                 check.broken(format_args!("the {what} of {name:?} is {found}; it must be 1 to {most}"));
             }
@@ -53,7 +53,7 @@ fn numbers(table: &Table, limits: &[Limit], picture: &Picture, check: &mut Audit
     }
 }
 
-/// Of each permit, what is taken is what its holders have.
+/// Checks for each limit with permits that the permits taken are the sum of those that its holders have.
 fn totals(view: &View, table: &Table, limits: &[Limit], picture: &Picture, check: &mut AuditCheck) {
     let holdings = table.holdings();
     for (index, limit) in limits.iter().enumerate().filter(|(index, _)| table.is_permit(*index)) {
@@ -67,14 +67,14 @@ fn totals(view: &View, table: &Table, limits: &[Limit], picture: &Picture, check
         }
         let number = |word| picture.get(table.map.rule(index, word));
         let capacity = number(RuleWord::Capacity);
-        // A capacity that was lowered drains.
+        // After a live change to a lower capacity, more may be taken until permits are released.
         if total > capacity && number(RuleWord::Revision) == 0 {
             check.broken(format_args!("{total} of {name:?} are taken, there are {capacity}"));
         }
     }
 }
 
-/// Every row belongs to somebody who can be.
+/// Checks that every row with permits or reports due belongs to a possible participant.
 fn rows(view: &View, table: &Table, limits: &[Limit], picture: &Picture, check: &mut AuditCheck) {
     let holdings = table.holdings();
     for slot in 1..=view.checked.header.slots {
@@ -87,17 +87,19 @@ fn rows(view: &View, table: &Table, limits: &[Limit], picture: &Picture, check: 
                 continue;
             }
             let is_permit = table.is_permit(index);
-            let what = if is_permit { "permits" } else { "owed reports" };
+            let what = if is_permit { "permits" } else { "reports due" };
             holder(view, who, &format!("{amount} {what} of {:?}", limit.name()), check);
             if !is_permit && !table.must_report(index) {
-                check
-                    .broken(format_args!("slot {slot} owes reports of {:?}, which needs none", limit.name()));
+                check.broken(format_args!(
+                    "slot {slot} has reports due of {:?}, which needs no reports",
+                    limit.name()
+                ));
             }
         }
     }
 }
 
-/// No rate has decided about an instant that is yet to come, or has more than it can have.
+/// Checks that no rate has a decision time in the future or more units than it can have.
 fn rates(table: &Table, limits: &[Limit], picture: &Picture, check: &mut AuditCheck) {
     let now = picture.get(StateMap::LAST_NOW);
     let get = |index: usize| picture.get(index);
@@ -109,14 +111,14 @@ fn rates(table: &Table, limits: &[Limit], picture: &Picture, check: &mut AuditCh
         if until > now {
             let nanos = until - now;
             check.broken(format_args!(
-                "{name:?} has decided about an instant {nanos} ns after the latest decision"
+                "the state of {name:?} is {nanos} ns later than the set's latest decision"
             ));
         }
         let word = |word| picture.get(table.map.limit(index, word));
         if rule.algorithm() == Algorithm::TokenBucket {
             let (tokens, burst) = (word(LimitWord::Level).cast_signed(), rule.burst());
             if tokens > 0 && tokens.unsigned_abs() > burst {
-                check.broken(format_args!("{name:?} has {tokens} tokens, it can have {burst}"));
+                check.broken(format_args!("{name:?} has {tokens} tokens, the maximum is {burst}"));
             }
             let (part, window) = (word(LimitWord::Remainder), rule.window_nanos());
             if part >= window {
@@ -126,7 +128,7 @@ fn rates(table: &Table, limits: &[Limit], picture: &Picture, check: &mut AuditCh
     }
 }
 
-/// The latest decision was not in the future.
+/// Checks that the latest decision is not in the future.
 fn time(view: &View, picture: &Picture, check: &mut AuditCheck) {
     check.looked_at = 1;
     let reading = match view.checked.clock {
@@ -139,7 +141,7 @@ fn time(view: &View, picture: &Picture, check: &mut AuditCheck) {
         [StateMap::BOOT_ID, StateMap::BOOT_ID + 1, StateMap::TIME_NAMESPACE].map(|word| picture.get(word));
     if view.checked.clock != Clock::Manual && here != there {
         check.pending(
-            "it was last used in another boot or time namespace: the next to attach takes its time over",
+            "it was last used in another boot or time namespace: the next process to attach adjusts its clock",
         );
         return;
     }
@@ -148,12 +150,12 @@ fn time(view: &View, picture: &Picture, check: &mut AuditCheck) {
     if last > now {
         let nanos = last - now;
         check.broken(format_args!(
-            "the latest decision lies {nanos} ns in the future: rates stand still until then"
+            "the latest decision is {nanos} ns in the future: rates do not refill until then"
         ));
     }
 }
 
-/// No gap or pause is longer than the set can make it; tickets are in order.
+/// Checks that no gap or pause is longer than the set allows, and that tickets are in order.
 fn cooldown(table: &Table, picture: &Picture, check: &mut AuditCheck) {
     check.looked_at = 1;
     let now = picture.get(StateMap::LAST_NOW);

@@ -1,15 +1,16 @@
-//! Check: whether everything in a segment fits together. Reads only, waits for nobody, believes nothing.
+//! The audit: a check that all parts of a segment are consistent. It only reads, never waits for a participant, and
+//! trusts no word.
 //!
 //! ```text
 //! snapshot   the words of a set at one instant
 //! segment    header and definition; lock, version and journal of every block; semaphores
-//! limits     numbers, totals against holders, rates, clock, cooldown
-//! queue      who waits: lists, states, what is waited for
-//! work       items of work: lists, states, counts
+//! limits     parameters, totals against holders, rates, clock, cooldown
+//! queue      the wait queue: lists, states, demands
+//! work       work items: lists, states, counts
 //! ```
 //!
-//! What a death left behind and the next to come puts right is [`Pending`](Gravity::Pending); what no correct
-//! participant can have written is [`Broken`](Gravity::Broken).
+//! State that a dead participant left behind, and that the next participant cleans up, is
+//! [`Pending`](Gravity::Pending). State that no correct participant can have written is [`Broken`](Gravity::Broken).
 
 mod limits;
 mod queue;
@@ -24,57 +25,57 @@ use std::fmt;
 use crate::segment::error::{AttachError, SyncError};
 use crate::segment::{Observer, Segment, View};
 
-/// Findings of one kind that are told one by one; of more only the number is.
+/// How many findings of one check are kept. Further findings are only counted.
 const MOST_TOLD: usize = 16;
 
-/// What a check of a whole segment found.
+/// The findings of an audit of a whole segment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Audit {
-    /// What was looked at, in order.
+    /// The checks that were made, in order.
     pub checks: Vec<AuditCheck>,
 }
 
-/// One kind of thing that was looked at.
+/// One check of an audit: the things of one kind, and the findings about them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AuditCheck {
-    /// Which.
+    /// The name of the check.
     pub what: &'static str,
-    /// How many of them.
+    /// How many things were checked.
     pub looked_at: u64,
-    /// What is not as it should be.
+    /// The findings, as far as they are kept.
     pub findings: Vec<Finding>,
-    /// How many more findings there are than are told.
+    /// How many more findings there were.
     pub untold: u64,
 }
 
-/// Something that is not as it should be.
+/// A finding: something inconsistent in the segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad it is.
+    /// How severe the finding is.
     pub gravity: Gravity,
-    /// What was found, and what was expected.
+    /// The value that was found, and the one that was expected.
     pub what: String,
 }
 
-/// How bad a finding is.
+/// How severe a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gravity {
-    /// Left behind by a death; whoever uses the set next puts it right.
+    /// Left behind by a dead participant. The next participant that uses the set cleans it up.
     Pending,
     /// No correct participant can have written this.
     Broken,
 }
 
 impl Audit {
-    /// Whether nothing is broken. What is pending is in order.
+    /// Returns whether nothing is broken. Pending findings are allowed.
     pub fn is_sound(&self) -> bool {
         self.findings().all(|finding| finding.gravity == Gravity::Pending)
     }
 
-    /// Every finding that is told.
+    /// Returns all findings that were kept.
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.checks.iter().flat_map(|check| &check.findings)
     }
@@ -82,7 +83,7 @@ impl Audit {
     fn of(view: &View) -> Result<Self, SyncError> {
         let mut audit = Self::default();
         segment::check(view, &mut audit)?;
-        // Where a journal cannot be undone, the words behind it are not worth a look.
+        // If a journal cannot be rolled back, the words that it guards have no meaning.
         if audit.is_sound() && view.definition.is_some() {
             let table = view.table();
             let picture = snapshot::Picture::take(view, &table)?;
@@ -93,11 +94,10 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Begins to look at a kind of thing.
+    /// Begins a check.
     fn begin(&mut self, what: &'static str) -> &mut AuditCheck {
         self.checks.push(AuditCheck { what, looked_at: 0, findings: Vec::new(), untold: 0 });
         let last = self.checks.len() - 1;
-        // Just pushed.
         #[expect(clippy::indexing_slicing, reason = "it was pushed two lines above")]
         &mut self.checks[last]
     }
@@ -113,7 +113,7 @@ impl AuditCheck {
     }
 
     fn find(&mut self, gravity: Gravity, what: impl fmt::Display) {
-        // A broken thing is told in any case: at least the first.
+        // The first broken finding is always kept.
         let is_new = gravity == Gravity::Broken && self.findings.iter().all(|it| it.gravity != gravity);
         if self.findings.len() < MOST_TOLD || is_new {
             self.findings.push(Finding { gravity, what: what.to_string() });
@@ -124,8 +124,8 @@ impl AuditCheck {
 }
 
 impl Observer {
-    /// Checks whether everything in the segment fits together: totals against holders, journals, lists, checksums.
-    /// Changes nothing, and may be used while others are at work.
+    /// Checks that all parts of the segment are consistent: totals against holders, journals, lists, checksums.
+    /// Changes nothing, and may run while other processes use the segment.
     ///
     /// ```
     /// use limitset::{LimitSet, ResourceLimit};
@@ -140,19 +140,19 @@ impl Observer {
     ///
     /// # Errors
     ///
-    /// [`SyncError::Busy`] if a living writer is stopped in the middle, or others change the set faster than it can be
-    /// copied: try again.
+    /// [`SyncError::Busy`] if a living writer is stopped in the middle of a change, or other processes change the set
+    /// faster than it can be copied: try again.
     pub fn audit(&self) -> Result<Audit, SyncError> {
         Audit::of(self.view())
     }
 }
 
 impl Segment {
-    /// Checks whether everything in the segment fits together; see [`Observer::audit`].
+    /// Checks that all parts of the segment are consistent; see [`Observer::audit`].
     ///
     /// # Errors
     ///
-    /// As [`Observer::audit`], and if this process cannot take part.
+    /// As [`Observer::audit`], and [`SyncError::Enrol`] if this process cannot become a participant.
     pub fn audit(&self) -> Result<Audit, SyncError> {
         self.participant().map_err(|error: AttachError| SyncError::Enrol(error))?;
         Audit::of(self.view())

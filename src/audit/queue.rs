@@ -1,4 +1,4 @@
-//! Who waits: every entry is in one place, the queue is in order, and what is waited for adds up.
+//! Checks of the wait queue: every entry is in one place, the queue is in order, and the demands add up.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use crate::engine::waiters::list::{FREE, GRANTED, WAITING};
 use crate::format::state::{LinkWord, RuleWord, StateMap};
 use crate::segment::View;
 
-/// States of an entry; `engine::queue` has the table.
+/// The states of an entry; `engine::waiters::list` has the table.
 const STATES: [&str; 4] = ["free", "waiting", "granted", "refused"];
 
 pub(super) fn check(view: &View, table: &Table, picture: &Picture, audit: &mut Audit) {
     let check = audit.begin("queue");
     let (used, most) = (picture.get(StateMap::USED_WAITERS), u64::from(view.checked.header.waiters));
     if used > most {
-        check.broken(format_args!("{used} entries were ever used, there are {most}"));
+        check.broken(format_args!("{used} entries were ever used, the maximum is {most}"));
     }
     let waiting = in_queue(picture, check);
     let free = free_list(picture, check);
@@ -26,14 +26,14 @@ pub(super) fn check(view: &View, table: &Table, picture: &Picture, audit: &mut A
     granted(table, view, picture, check);
 }
 
-/// Those in the queue, in order, as far as it can be followed.
+/// Follows the queue and returns its entries in order, up to the first broken link.
 fn in_queue(picture: &Picture, check: &mut AuditCheck) -> Vec<usize> {
     let (used, length) = (picture.used_waiters(), picture.get(StateMap::QUEUE_LENGTH));
     let mut queue: Vec<usize> = Vec::new();
     let (mut next, mut previous, mut ticket) = (picture.get(StateMap::QUEUE_HEAD), 0, None);
     while next != 0 {
         let Some(waiter) = usize::try_from(next).ok().filter(|waiter| *waiter <= used) else {
-            check.broken(format_args!("the queue leads to entry {next}, {used} were ever used"));
+            check.broken(format_args!("the queue leads to entry {next}, only {used} were ever used"));
             return queue;
         };
         if queue.len() >= used {
@@ -44,15 +44,15 @@ fn in_queue(picture: &Picture, check: &mut AuditCheck) -> Vec<usize> {
             (picture.link(waiter, LinkWord::Previous), picture.link(waiter, LinkWord::State));
         if found != previous {
             check.broken(format_args!(
-                "entry {waiter} of the queue stands behind {previous}, and says {found}"
+                "entry {waiter} of the queue follows entry {previous}, but its link names {found}"
             ));
         }
         if state != WAITING {
-            check.broken(format_args!("entry {waiter} is in the queue, and its state is {}", name(state)));
+            check.broken(format_args!("entry {waiter} is in the queue, but its state is {}", name(state)));
         }
         let its = picture.link(waiter, LinkWord::Ticket);
         if ticket.is_some_and(|before| its <= before) {
-            check.broken(format_args!("entry {waiter} of the queue stands behind one that came later"));
+            check.broken(format_args!("entry {waiter} of the queue follows an entry that arrived later"));
         }
         ticket = Some(its);
         queue.push(waiter);
@@ -60,15 +60,15 @@ fn in_queue(picture: &Picture, check: &mut AuditCheck) -> Vec<usize> {
     }
     if previous != picture.get(StateMap::QUEUE_TAIL) {
         let tail = picture.get(StateMap::QUEUE_TAIL);
-        check.broken(format_args!("the queue ends with entry {previous}, and says {tail}"));
+        check.broken(format_args!("the queue ends with entry {previous}, but its tail is {tail}"));
     }
     if queue.len() as u64 != length {
-        check.broken(format_args!("{} wait in the queue, and it says {length}", queue.len()));
+        check.broken(format_args!("the queue has {} entries, but its length is {length}", queue.len()));
     }
     queue
 }
 
-/// The entries that are free, as far as their list can be followed.
+/// Follows the list of free entries and returns them, up to the first broken link.
 fn free_list(picture: &Picture, check: &mut AuditCheck) -> Vec<usize> {
     let used = picture.used_waiters();
     let mut free: Vec<usize> = Vec::new();
@@ -85,7 +85,7 @@ fn free_list(picture: &Picture, check: &mut AuditCheck) -> Vec<usize> {
     free
 }
 
-/// Every entry that was ever used is in the place that its state says.
+/// Checks that every entry that was ever used is on the list that its state requires.
 fn entries(
     view: &View,
     table: &Table,
@@ -111,10 +111,10 @@ fn entries(
         let state = picture.link(waiter, LinkWord::State);
         let expected = (u32::from(state == WAITING), u32::from(state == FREE));
         if state >= STATES.len() as u64 {
-            check.broken(format_args!("entry {waiter} has state {state}, which there is not"));
+            check.broken(format_args!("entry {waiter} has unknown state {state}"));
         } else if (in_queue, in_free) != expected {
             check.broken(format_args!(
-                "entry {waiter} is {}, and is {in_queue} times in the queue and {in_free} times in the list of free ones",
+                "entry {waiter} is {}, but is {in_queue} times in the queue and {in_free} times in the free list",
                 name(state)
             ));
         }
@@ -135,7 +135,7 @@ fn entries(
     }
 }
 
-/// What joined the queue and did not leave it is what those in it want.
+/// Checks that the units that joined the queue and did not leave it are the demands of its waiters.
 fn waited_for(view: &View, table: &Table, picture: &Picture, waiting: &[usize], check: &mut AuditCheck) {
     let limits = view.definition.iter().flat_map(|definition| &definition.limits);
     for (index, limit) in limits.enumerate() {
@@ -148,13 +148,13 @@ fn waited_for(view: &View, table: &Table, picture: &Picture, waiting: &[usize], 
         if waited != wanted {
             let name = limit.name();
             check.broken(format_args!(
-                "{waited} of {name:?} are waited for, those in the queue want {wanted}"
+                "{waited} of {name:?} are waited for, but the waiters in the queue want {wanted}"
             ));
         }
     }
 }
 
-/// Who was granted permits has at least those.
+/// Checks that every participant holds at least the permits that its granted waiters have.
 fn granted(table: &Table, view: &View, picture: &Picture, check: &mut AuditCheck) {
     let mut sums = BTreeMap::<(u64, u64, usize), u128>::new();
     for waiter in 1..=picture.used_waiters() {
@@ -176,7 +176,7 @@ fn granted(table: &Table, view: &View, picture: &Picture, check: &mut AuditCheck
             who.slot != 0 && who.slot <= view.checked.header.slots && picture.get(row) == generation;
         let held = if is_known { picture.get(row + 1 + limit) } else { 0 };
         if granted > u128::from(held) {
-            check.broken(format_args!("slot {slot} was granted {granted} permits and holds {held}"));
+            check.broken(format_args!("slot {slot} was granted {granted} permits, but holds {held}"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What every segment has: header, definition, blocks with a lock and a journal, semaphores.
+//! Checks of every segment: header, definition, blocks with a lock and a journal, semaphores.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -12,7 +12,7 @@ use crate::segment::View;
 use crate::segment::error::SyncError;
 use crate::sys::machine::Machine;
 
-/// Looks at a lock and its journal before taking its holder to be at work.
+/// How often a lock and its journal are read before the holder counts as alive and busy.
 const TRIES: u32 = 1_000;
 
 pub(super) fn check(view: &View, audit: &mut Audit) -> Result<(), SyncError> {
@@ -52,23 +52,23 @@ pub(super) fn check(view: &View, audit: &mut Audit) -> Result<(), SyncError> {
     Ok(())
 }
 
-/// Whether whoever is said to hold something can be.
+/// Checks that a participant that is recorded as a holder can exist. `what` names the things that it holds.
 pub(super) fn holder(view: &View, who: Participant, what: &str, check: &mut AuditCheck) {
     let Participant { slot, generation } = who;
     let slots = view.slots();
     if slot == 0 || slot > slots.count() {
         check.broken(format_args!("{what} are with slot {slot}, there are {}", slots.count()));
     } else if generation == 0 {
-        check.broken(format_args!("{what} are with slot {slot} and no owner of it"));
+        check.broken(format_args!("{what} are with slot {slot}, but have no owner"));
     } else if generation > slots.generation(slot) {
         let had = slots.generation(slot);
         check.broken(format_args!("{what} are with owner {generation} of slot {slot}, which has had {had}"));
     } else if slots.is_dead(who) {
-        check.pending(format_args!("{what} are with owner {generation} of slot {slot}, who is dead"));
+        check.pending(format_args!("{what} are with owner {generation} of slot {slot}, which is dead"));
     }
 }
 
-/// What to call a block.
+/// Returns the name of a block for messages.
 fn name(region: &RegionEntry) -> String {
     match region.label() {
         [] => "the set".to_owned(),
@@ -98,17 +98,17 @@ fn definition(view: &View, check: &mut AuditCheck) {
     }
 }
 
-/// A copy of bytes that never change.
+/// Returns a copy of bytes that never change.
 fn bytes(view: &View, offset: u64, length: u64) -> Vec<u8> {
     let words = view.map.words64(offset, usize::try_from(length / 8).unwrap_or(0));
     words.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).collect()
 }
 
-/// Lock and journal of a block. A holder that is alive and at work is left alone.
+/// Checks the lock and the journal of a block, unless a living participant holds the lock.
 fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
     let deposed = block.deposed.load(Relaxed);
     if deposed != 0 {
-        check.broken(format_args!("{label}: {deposed} unlocks found the lock in other hands"));
+        check.broken(format_args!("{label}: {deposed} unlocks found another owner in the lock"));
     }
     if block.closed.load(Relaxed) != 0 {
         check.pending(format_args!("{label}: was removed, or is being removed"));
@@ -127,32 +127,31 @@ fn block(label: &str, block: &Block<'_, Machine>, check: &mut AuditCheck) {
                 check.broken(format_args!("{label}: its lock names slot {slot}, there are {slots}"));
             } else {
                 check.pending(format_args!(
-                    "{label}: slot {slot} died with its lock: the next one takes over"
+                    "{label}: slot {slot} died with its lock: the next participant takes it over"
                 ));
             }
         } else if slot != 0 {
-            // Alive: what it is doing is its business.
+            // The holder is alive and may be changing words now.
             return;
         }
         match length {
             0 => {}
-            _ if slot == 0 => check.broken(format_args!(
-                "{label}: was left in the middle of a change, and nobody holds its lock"
-            )),
+            _ if slot == 0 => check
+                .broken(format_args!("{label}: was left in the middle of a change, but its lock is free")),
             length => journal(label, block, length, check),
         }
         return;
     }
 }
 
-/// A journal that the next holder of the lock will undo.
+/// Checks a journal that the next lock holder will roll back.
 fn journal(label: &str, block: &Block<'_, Machine>, length: u64, check: &mut AuditCheck) {
     let entries = Entries { length, room: block.journal.len(), words: block.words.len() };
     let read = |place: usize| block.journal.get(place).map_or(0, |word| word.load(Relaxed));
     match entries.each(read, |_, _| ()) {
         Err(Fault::DamagedJournal { found, most }) => check.broken(format_args!(
-            "{label}: its journal says {found} where {most} is the most there can be: it cannot be undone"
+            "{label}: its journal says {found}, the maximum is {most}: it cannot be rolled back"
         )),
-        _ => check.pending(format_args!("{label}: a change was left half done, and will be undone")),
+        _ => check.pending(format_args!("{label}: a change was left half done, and will be rolled back")),
     }
 }

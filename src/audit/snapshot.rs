@@ -1,4 +1,4 @@
-//! The words of a set at one instant, those of single waiters and items included.
+//! A copy of the words of a set at one instant, including those of single waiters and items.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::time::Duration;
@@ -11,16 +11,16 @@ use crate::protocol::{Fault, Participant};
 use crate::segment::View;
 use crate::segment::error::SyncError;
 
-/// Looks before giving up on writers that are faster than we copy.
+/// How often a copy is tried before giving up on writers that change the words in the meantime.
 const ROUNDS: u32 = 200;
 const TRIES: u32 = 1_000;
 const REST: Duration = Duration::from_millis(1);
 
-/// A copy that is whole.
+/// A consistent copy of the set's words.
 pub(super) struct Picture {
     words: Vec<u64>,
     map: StateMap,
-    /// Of each waiter entry that was ever used: which limits it wants, and how much.
+    /// The limits and amounts that each waiter entry wants, of all entries that were ever used.
     wants: Vec<(u64, Vec<u64>)>,
 }
 
@@ -32,7 +32,7 @@ impl Picture {
         let mut slot = 0;
         for _ in 0..ROUNDS {
             let before = block.change.load(Acquire);
-            // Only as many words as are in use: the rest says nothing, and takes time in which others change it.
+            // Only the words in use: copying the others would take time in which writers change the set.
             let head = view.set_words()?;
             let words = match block.snapshot_of(words_in_use(&head, map), TRIES) {
                 Err(Fault::Busy { slot: who }) => {
@@ -81,7 +81,7 @@ impl Picture {
         self.get(self.map.item(item, word))
     }
 
-    /// Which limits a waiter wants, and how much of each.
+    /// Returns the limits that a waiter wants, and the amount of each.
     pub(super) fn wants(&self, waiter: usize) -> (u64, &[u64]) {
         let found = waiter.checked_sub(1).and_then(|place| self.wants.get(place));
         found.map_or((0, &[]), |(mask, amounts)| (*mask, amounts))
@@ -92,7 +92,7 @@ impl Picture {
     }
 }
 
-/// Words up to the last link or item that was ever used.
+/// Returns the number of words up to the last link or item that was ever used.
 fn words_in_use(words: &[u64], map: StateMap) -> usize {
     match used_items(words, map) {
         0 => map.link(used_waiters(words, map) + 1, LinkWord::State),

@@ -1,4 +1,4 @@
-//! Damages each thing that the check looks at, and sees it found.
+//! Damages each word that the audit checks, and expects a finding.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -21,8 +21,8 @@ const CALLS: usize = 0;
 const TOKENS: usize = 1;
 const DB: usize = 2;
 
-/// A set in which everything there is happens: permits are held, two wait, one entry is free, and of the items of work
-/// one each is ready, delayed, leased, done, dead, collected and free.
+/// A set in which all states occur: permits are held, two requests wait, one entry is free, and of the work items one
+/// each is ready, delayed, leased, done, dead, collected and free.
 struct Stage {
     set: LimitSet,
     held: Vec<Acquisition>,
@@ -86,7 +86,7 @@ impl Stage {
         &self.set.segment().view().state().unwrap().words[index]
     }
 
-    /// What is found while a word has another value than it should.
+    /// Returns the audit while a word has a wrong value.
     fn spoil(&self, word: &AtomicU64, value: u64) -> Audit {
         let before = word.swap(value, SeqCst);
         assert_ne!(before, value, "this is no damage");
@@ -151,18 +151,18 @@ fn every_word_of_the_limits_that_makes_no_sense_is_found() {
             map.rule(CALLS, RuleWord::Capacity),
             2,
             "numbers",
-            "the capacity of \"call_count\" is 2, declared was",
+            "the capacity of \"call_count\" is 2, 1000000 was declared",
         ),
         (map.rule(TOKENS, RuleWord::WindowNanos), 0, "numbers", "the window of \"tokens\" is 0"),
-        (map.rule(TOKENS, RuleWord::Burst), 9, "numbers", "the burst of \"tokens\" is 9, declared was 1000"),
+        (map.rule(TOKENS, RuleWord::Burst), 9, "numbers", "the burst of \"tokens\" is 9, 1000 was declared"),
         (map.limit(DB, LimitWord::Level), 2, "totals", "2 of \"db\" are taken, its holders have 3"),
         (map.limit(DB, LimitWord::Level), 5, "totals", "5 of \"db\" are taken, there are 4"),
         (row + 1 + DB, 0, "totals", "3 of \"db\" are taken, its holders have 0"),
-        (row + 1 + TOKENS, 1, "holders", "owes reports of \"tokens\", which needs none"),
-        (row, 0, "holders", "are with slot 1 and no owner of it"),
+        (row + 1 + TOKENS, 1, "holders", "has reports due of \"tokens\", which needs no"),
+        (row, 0, "holders", "are with slot 1, but have no owner"),
         (row, 77, "holders", "are with owner 77 of slot 1, which has had 1"),
-        (map.limit(TOKENS, LimitWord::At), far, "rates", "has decided about an instant"),
-        (map.limit(TOKENS, LimitWord::Level), 1_001, "rates", "has 1001 tokens, it can have 1000"),
+        (map.limit(TOKENS, LimitWord::At), far, "rates", "later than the set's latest decision"),
+        (map.limit(TOKENS, LimitWord::Level), 1_001, "rates", "has 1001 tokens, the maximum is 1000"),
         (map.limit(TOKENS, LimitWord::Remainder), u64::MAX, "rates", "parts of its next token"),
         (StateMap::LAST_NOW, far, "clock", "in the future"),
         (StateMap::NEXT_ADMISSION, far, "cooldown", "after any gap or pause ends"),
@@ -181,27 +181,31 @@ fn every_word_of_the_queue_that_makes_no_sense_is_found() {
     let link = |waiter, word| map.link(waiter, word);
     // Entry 1 waits, 2 behind it, and 3 is free again.
     for (index, value, text) in [
-        (StateMap::USED_WAITERS, 9, "9 entries were ever used, there are 8"),
-        (StateMap::QUEUE_HEAD, 7, "the queue leads to entry 7, 3 were ever used"),
-        (StateMap::QUEUE_HEAD, 2, "entry 2 of the queue stands behind 0, and says 1"),
-        (StateMap::QUEUE_TAIL, 1, "the queue ends with entry 2, and says 1"),
-        (StateMap::QUEUE_LENGTH, 3, "2 wait in the queue, and it says 3"),
+        (StateMap::USED_WAITERS, 9, "9 entries were ever used, the maximum is 8"),
+        (StateMap::QUEUE_HEAD, 7, "the queue leads to entry 7, only 3 were ever used"),
+        (StateMap::QUEUE_HEAD, 2, "entry 2 of the queue follows entry 0, but its link names 1"),
+        (StateMap::QUEUE_TAIL, 1, "the queue ends with entry 2, but its tail is 1"),
+        (StateMap::QUEUE_LENGTH, 3, "the queue has 2 entries, but its length is 3"),
         (
             StateMap::FREE_WAITERS,
             2,
-            "entry 2 is waiting, and is 1 times in the queue and 1 times in the list",
+            "entry 2 is waiting, but is 1 times in the queue and 1 times in the free list",
         ),
-        (StateMap::FREE_WAITERS, 0, "entry 3 is free, and is 0 times in the queue and 0 times in the list"),
+        (
+            StateMap::FREE_WAITERS,
+            0,
+            "entry 3 is free, but is 0 times in the queue and 0 times in the free list",
+        ),
         (StateMap::FREE_WAITERS, 6, "the list of free entries leads to 6"),
         (StateMap::NEXT_TICKET, 0, "the next one is 0"),
         (link(2, LinkWord::Next), 1, "the queue has no end"),
-        (link(2, LinkWord::Previous), 2, "entry 2 of the queue stands behind 1, and says 2"),
-        (link(2, LinkWord::State), 0, "entry 2 is in the queue, and its state is free"),
-        (link(1, LinkWord::State), 9, "entry 1 has state 9, which there is not"),
-        (link(1, LinkWord::Ticket), 1 << 30, "entry 2 of the queue stands behind one that came later"),
+        (link(2, LinkWord::Previous), 2, "entry 2 of the queue follows entry 1, but its link names 2"),
+        (link(2, LinkWord::State), 0, "entry 2 is in the queue, but its state is free"),
+        (link(1, LinkWord::State), 9, "entry 1 has unknown state 9"),
+        (link(1, LinkWord::Ticket), 1 << 30, "entry 2 of the queue follows an entry that arrived later"),
         (link(1, LinkWord::Slot), 99, "are with slot 99, there are 8"),
         (link(1, LinkWord::Generation), 5, "are with owner 5 of slot 1, which has had 1"),
-        (map.rule(DB, RuleWord::Enqueued), 0, "those in the queue want 4"),
+        (map.rule(DB, RuleWord::Enqueued), 0, "the waiters in the queue want 4"),
     ] {
         assert_found(&stage.spoil(stage.word(index), value), "queue", text);
     }
@@ -210,7 +214,7 @@ fn every_word_of_the_queue_that_makes_no_sense_is_found() {
         &engine.waiters.words[(waiter - 1) * engine.waiters.stride + word.place()]
     };
     let audit = stage.spoil(wish(1, WaiterWord::Amount(DB)), 3);
-    assert_found(&audit, "queue", "4 of \"db\" are waited for, those in the queue want 5");
+    assert_found(&audit, "queue", "4 of \"db\" are waited for, but the waiters in the queue want 5");
     assert_found(&stage.spoil(wish(2, WaiterWord::Mask), 0b1101), "queue", "entry 2 wants limits 0b1101");
     assert!(stage.set.segment().audit().unwrap().is_sound());
 }
@@ -226,37 +230,41 @@ fn every_word_of_the_work_queue_that_makes_no_sense_is_found() {
     let (done, dead, collected) = (with(5), with(6), with(7));
     let work = |word| map.work(word);
     let cases = [
-        (work(WorkWord::Used), 17, "17 items were ever used, there are 16".to_owned()),
-        (work(WorkWord::Closed), 2, "whether it is closed is 2".to_owned()),
+        (work(WorkWord::Used), 17, "17 items were ever used, the maximum is 16".to_owned()),
+        (work(WorkWord::Closed), 2, "its closed flag is 2".to_owned()),
         (work(WorkWord::First(List::Ready)), 12, "the ready list leads to item 12".to_owned()),
-        (work(WorkWord::Last(List::Results)), 0, "and says 0".to_owned()),
-        (work(WorkWord::Length(List::DeadLetters)), 2, "in the dead letters list, and it says 2".to_owned()),
-        (work(WorkWord::Leased), 9, "items are at work, and the queue says 9".to_owned()),
-        (work(WorkWord::Collected), 9, "items are with collectors, and the queue says 9".to_owned()),
+        (work(WorkWord::Last(List::Results)), 0, "but its last item is 0".to_owned()),
+        (
+            work(WorkWord::Length(List::DeadLetters)),
+            2,
+            "in the dead letters list, but its length is 2".to_owned(),
+        ),
+        (work(WorkWord::Leased), 9, "items are leased, but the queue counts 9".to_owned()),
+        (work(WorkWord::Collected), 9, "items are with collectors, but the queue counts 9".to_owned()),
         (work(WorkWord::NextLease), 0, format!("item {leased} has lease")),
         (work(WorkWord::Free), 14, "the list of free items leads to 14".to_owned()),
-        (work(WorkWord::Free), 0, format!("item {free} is free, and is in 0 lists")),
-        (map.item(ready, ItemWord::State), 9, format!("item {ready} has state 9")),
+        (work(WorkWord::Free), 0, format!("item {free} is free, but is in 0 lists")),
+        (map.item(ready, ItemWord::State), 9, format!("item {ready} has unknown state 9")),
         (
             map.item(ready, ItemWord::State),
             6,
-            format!("item {ready} is in the ready list, and its state is dead"),
+            format!("item {ready} is in the ready list, but its state is dead"),
         ),
-        (map.item(leased, ItemWord::State), 1, format!("item {leased} is ready, and is in 0 lists")),
-        (map.item(delayed, ItemWord::NotBefore), u64::MAX, "comes due before those in front".to_owned()),
-        (map.item(collected, ItemWord::Generation), 0, "and no owner of it".to_owned()),
+        (map.item(leased, ItemWord::State), 1, format!("item {leased} is ready, but is in 0 lists")),
+        (map.item(delayed, ItemWord::NotBefore), u64::MAX, "is due before an item in front".to_owned()),
+        (map.item(collected, ItemWord::Generation), 0, "but have no owner".to_owned()),
         (map.item(leased, ItemWord::Slot), 0, "are with slot 0".to_owned()),
         (map.item(done, ItemWord::Next), done as u64, "the results list leads to item".to_owned()),
         (
             map.item(done, ItemWord::ResultBytes),
             9,
-            format!("item {done} has 9 bytes of result, the most is 8"),
+            format!("item {done} has 9 bytes of result, the maximum is 8"),
         ),
-        (map.item(dead, ItemWord::PayloadBytes), 9, format!("item {dead} has 9 bytes, the most is 8")),
+        (map.item(dead, ItemWord::PayloadBytes), 9, format!("item {dead} has 9 bytes, the maximum is 8")),
         (
             map.item(dead, ItemWord::Previous),
             3,
-            format!("item {dead} of the dead letters list stands behind 0"),
+            format!("item {dead} of the dead letters list follows item 0"),
         ),
     ];
     for (index, value, text) in cases {
@@ -279,7 +287,7 @@ fn header_definition_locks_and_journals_are_checked() {
         let block = view.block(&region).unwrap();
         let audit = stage.spoil(block.change, block.change.load(SeqCst) | 2);
         assert_found(&audit, "locks and journals", &format!("{name}: was left in the middle of a change"));
-        assert_found(&stage.spoil(block.deposed, 1), "locks and journals", "found the lock in other hands");
+        assert_found(&stage.spoil(block.deposed, 1), "locks and journals", "found another owner in the lock");
         block.lock.store(9, SeqCst);
         let audit = Audit::of(view).unwrap();
         block.lock.store(0, SeqCst);
@@ -299,7 +307,7 @@ fn header_definition_locks_and_journals_are_checked() {
 fn a_half_done_change_of_the_dead_is_pending_and_one_that_cannot_be_undone_is_broken() {
     let stage = Stage::new();
     let block = stage.set.segment().view().state().unwrap();
-    // Slot 2 has never had an owner, so this one is dead.
+    // Slot 2 has never had an owner, so the owner in this lock word is dead.
     block.lock.store(2 | 1 << 12, SeqCst);
     let change = block.change.load(SeqCst);
     block.journal[0].store(2, SeqCst);
@@ -310,7 +318,7 @@ fn a_half_done_change_of_the_dead_is_pending_and_one_that_cannot_be_undone_is_br
     assert!(audit.is_sound(), "the old value is in the journal: {audit:#?}");
     let told: Vec<_> = audit.findings().map(|it| it.what.as_str()).collect();
     assert!(told[0].contains("slot 2 died with its lock") && told[1].contains("left half done"), "{told:?}");
-    let told = |what: u64, of: u64| format!("its journal says {what} where {of} is the most");
+    let told = |what: u64, of: u64| format!("its journal says {what}, the maximum is {of}");
     let (room, words) = (block.journal.len() as u64, block.words.len() as u64);
     // A word that does not exist, more words than the entry can have, none at all.
     for (described, found, most) in [

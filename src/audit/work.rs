@@ -1,4 +1,4 @@
-//! Items of work: every item is in one place, the lists are whole, and the counts are right.
+//! Checks of the work queue: every item is in one place, the lists are complete, and the counts are right.
 
 use super::segment::holder;
 use super::snapshot::Picture;
@@ -8,7 +8,7 @@ use crate::engine::work::items::{FREE, LEASED};
 use crate::format::work::{ItemWord, List, WorkWord};
 use crate::segment::View;
 
-/// States of an item; `engine::items` has the table.
+/// The states of an item; `engine::work::items` has the table.
 const STATES: [&str; 9] = [
     "free",
     "ready",
@@ -22,7 +22,7 @@ const STATES: [&str; 9] = [
 ];
 const COLLECTED: [u64; 2] = [7, 8];
 
-/// The lists, and the state of what is in them.
+/// The lists, and the state of the items in each.
 const LISTS: [(List, &str, u64); 5] = [
     (List::Ready, "ready", 1),
     (List::Parked, "parked", 2),
@@ -40,10 +40,10 @@ pub(super) fn check(view: &View, table: &Table, picture: &Picture, audit: &mut A
     let get = |word| picture.get(table.map.work(word));
     if get(WorkWord::Used) > u64::from(header.items) {
         let (used, most) = (get(WorkWord::Used), header.items);
-        check.broken(format_args!("{used} items were ever used, there are {most}"));
+        check.broken(format_args!("{used} items were ever used, the maximum is {most}"));
     }
     if get(WorkWord::Closed) > 1 {
-        check.broken(format_args!("whether it is closed is {}, it must be 0 or 1", get(WorkWord::Closed)));
+        check.broken(format_args!("its closed flag is {}, it must be 0 or 1", get(WorkWord::Closed)));
     }
     // How often each item is in a list.
     let mut places = vec![0u32; picture.used_items()];
@@ -82,13 +82,13 @@ fn follow(
         let says = picture.item(item, ItemWord::Previous);
         if says != previous {
             check.broken(format_args!(
-                "item {item} of the {name} list stands behind {previous}, and says {says}"
+                "item {item} of the {name} list follows item {previous}, but its link names {says}"
             ));
         }
         let its = picture.item(item, ItemWord::State);
         if its != state {
             check.broken(format_args!(
-                "item {item} is in the {name} list, and its state is {}",
+                "item {item} is in the {name} list, but its state is {}",
                 state_name(its)
             ));
         }
@@ -96,7 +96,7 @@ fn follow(
             let its = picture.item(item, ItemWord::NotBefore);
             if its < not_before {
                 check.broken(format_args!(
-                    "item {item} of the {name} list comes due before those in front of it"
+                    "item {item} of the {name} list is due before an item in front of it"
                 ));
             }
             not_before = its;
@@ -104,10 +104,10 @@ fn follow(
         (previous, next) = (next, picture.item(item, ItemWord::Next));
     }
     if previous != last {
-        check.broken(format_args!("the {name} list ends with item {previous}, and says {last}"));
+        check.broken(format_args!("the {name} list ends with item {previous}, but its last item is {last}"));
     }
     if found != length {
-        check.broken(format_args!("{found} items are in the {name} list, and it says {length}"));
+        check.broken(format_args!("{found} items are in the {name} list, but its length is {length}"));
     }
 }
 
@@ -126,7 +126,7 @@ fn free_list(picture: &Picture, first: u64, places: &mut [u32], check: &mut Audi
         let state = picture.item(item, ItemWord::State);
         if state != FREE {
             check.broken(format_args!(
-                "item {item} is in the list of free ones, and its state is {}",
+                "item {item} is in the list of free items, but its state is {}",
                 state_name(state)
             ));
         }
@@ -134,7 +134,7 @@ fn free_list(picture: &Picture, first: u64, places: &mut [u32], check: &mut Audi
     }
 }
 
-/// Every item that was ever used is in the place that its state says, and carries what it can carry.
+/// Checks that every item that was ever used is on the list that its state requires, and fits its size limits.
 fn items(view: &View, table: &Table, picture: &Picture, places: &[u32], check: &mut AuditCheck) {
     let header = &view.checked.header;
     let get = |word| picture.get(table.map.work(word));
@@ -145,18 +145,18 @@ fn items(view: &View, table: &Table, picture: &Picture, places: &[u32], check: &
         let word = |word| picture.item(item, word);
         let state = word(ItemWord::State);
         if state >= STATES.len() as u64 {
-            check.broken(format_args!("item {item} has state {state}, which there is not"));
+            check.broken(format_args!("item {item} has unknown state {state}"));
             continue;
         }
         let is_with_somebody = state == LEASED || COLLECTED.contains(&state);
         if *places != u32::from(!is_with_somebody) {
-            check.broken(format_args!("item {item} is {}, and is in {places} lists", state_name(state)));
+            check.broken(format_args!("item {item} is {}, but is in {places} lists", state_name(state)));
         }
         leased += u64::from(state == LEASED);
         collected += u64::from(COLLECTED.contains(&state));
         if is_with_somebody {
             let who = picture.owner(word(ItemWord::Slot), word(ItemWord::Generation));
-            holder(view, who, &format!("items of work (number {item})"), check);
+            holder(view, who, &format!("work items (number {item})"), check);
             let (lease, next) = (word(ItemWord::Lease), get(WorkWord::NextLease));
             if lease >= next {
                 check.broken(format_args!("item {item} has lease {lease}, the next one is {next}"));
@@ -169,16 +169,16 @@ fn items(view: &View, table: &Table, picture: &Picture, places: &[u32], check: &
             ];
             for (what, found, most) in sizes {
                 if found > u64::from(most) {
-                    check.broken(format_args!("item {item} has {found} {what}, the most is {most}"));
+                    check.broken(format_args!("item {item} has {found} {what}, the maximum is {most}"));
                 }
             }
         }
     }
     for (what, found, word) in
-        [("at work", leased, WorkWord::Leased), ("with collectors", collected, WorkWord::Collected)]
+        [("leased", leased, WorkWord::Leased), ("with collectors", collected, WorkWord::Collected)]
     {
         if found != get(word) {
-            check.broken(format_args!("{found} items are {what}, and the queue says {}", get(word)));
+            check.broken(format_args!("{found} items are {what}, but the queue counts {}", get(word)));
         }
     }
 }

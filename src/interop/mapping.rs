@@ -1,9 +1,10 @@
 //! Adopting a mapping that a program made with the `shared_memory` crate.
 //!
-//! That crate leaves three gaps, which adoption closes: it only sets the file's size, so that on a full tmpfs
-//! the first touch is a SIGBUS (space is reserved); whoever has the owner flag unlinks the file when dropped,
-//! forked children included (the flag is cleared); and it finds its file by name, which may lead elsewhere by
-//! now (the file behind the mapping is compared).
+//! That crate leaves three gaps, which adoption closes:
+//!
+//! * It only sets the file's size, so that on a full tmpfs the first access raises SIGBUS. Adoption reserves the space.
+//! * A handle with the owner flag unlinks the file when dropped, also in a forked child. Adoption clears the flag.
+//! * It finds its file by name, which may lead to another file by now. Adoption compares the file behind the mapping.
 
 use std::fs;
 use std::io;
@@ -14,7 +15,7 @@ use crate::segment::error::CreateError;
 use crate::segment::{Adopted, Segment, SegmentOptions};
 
 impl SegmentOptions {
-    /// Makes a segment of a mapping of the `shared_memory` crate, or attaches to the one that is there. Needs
+    /// Makes a segment of a mapping of the `shared_memory` crate, or attaches to the segment that it contains. Needs
     /// the feature `shared_memory`.
     ///
     /// ```
@@ -35,31 +36,31 @@ impl SegmentOptions {
     /// ```
     ///
     /// The whole file becomes the segment, and its size the segment's size; it must have at least
-    /// [`bytes`](Self::bytes) bytes. What happens depends on what is in it:
+    /// [`bytes`](Self::bytes) bytes. The contents of the file decide:
     ///
-    /// * **Nothing but zeros:** its space is reserved and a segment is laid out in it. The file keeps its mode
-    ///   and group.
-    /// * **A segment:** it is attached to after the usual checks, and must have the counts and regions described
-    ///   here, as for [`open`](Self::open).
-    /// * **What a killed adopter left unfinished:** it is cleared and laid out again.
-    /// * **Anything else** is another program's, and refused as malformed.
+    /// * **Only zeros:** its space is reserved and a segment is laid out in it. The file keeps its mode and group.
+    /// * **A segment:** this process attaches to it after the usual checks. It must have the counts and regions
+    ///   described here, as for [`open`](Self::open).
+    /// * **The unfinished work of a killed adopter:** it is cleared and laid out again.
+    /// * **Anything else** belongs to another program, and is an error (malformed).
     ///
-    /// Any number of processes may adopt one mapping at one time, and any of them may be killed while it does:
-    /// one lays it out, under a lock that ends with it. Until that is done, attaching by path answers that it is
-    /// unfinished. Nobody else may write to the mapping, before or after.
+    /// Any number of processes may adopt one mapping at the same time, and any of them may be killed while it does.
+    /// One of them lays it out, under a lock that the kernel releases when its holder dies. Until the layout is
+    /// finished, attaching by path returns that it is unfinished. No other program may write to the mapping, before or
+    /// after.
     ///
-    /// # Who removes it
+    /// # Removal
     ///
-    /// Nobody, until asked to. As soon as the bytes are known to be a segment, the owner flag of `mapping` is
-    /// cleared: neither dropping it nor dropping the [`Segment`] unlinks the file or its file link, also in a
-    /// forked child. (If adoption fails before that, the flag stays as it was.) To remove it, call
+    /// The file stays until it is removed explicitly. As soon as the bytes are known to be a segment, the owner flag
+    /// of `mapping` is cleared: neither dropping it nor dropping the [`Segment`] unlinks the file or its file link,
+    /// also in a forked child. (If adoption fails before that, the flag stays as it was.) To remove it, call
     /// [`Segment::remove_here`], or [`Segment::remove`] with the path, `/dev/shm/` and the mapping's id.
     ///
-    /// The flag is one per handle. If the process that made the mapping does not adopt it as well, it still owns
-    /// the file and unlinks it when its handle is dropped; the others are then told that the segment was
+    /// Each handle has its own flag. If the process that made the mapping does not adopt it as well, it still owns the
+    /// file and unlinks it when its handle is dropped; the other processes then get the error that the segment was
     /// removed.
     ///
-    /// The segment has a mapping of its own: `mapping` can be dropped any time.
+    /// The segment has a mapping of its own, so `mapping` can be dropped at any time.
     pub fn adopt(&self, mapping: &mut Shmem) -> Result<Segment, CreateError> {
         let file_name = mapping.get_os_id().trim_start_matches('/');
         let adopted = Adopted::in_shared_memory(self, file_name, || file_behind(mapping.as_ptr().addr()))?;
@@ -68,7 +69,7 @@ impl SegmentOptions {
     }
 }
 
-/// Device and inode of the file that is mapped at `address`.
+/// Returns the device and inode of the file that is mapped at `address`.
 fn file_behind(address: usize) -> io::Result<(u64, u64)> {
     let maps = fs::read_to_string("/proc/self/maps")?;
     let found = maps.lines().filter_map(parse).find(|it| (it.start..it.end).contains(&address));
@@ -84,7 +85,7 @@ struct Mapped {
     inode: u64,
 }
 
-/// `start-end rights offset major:minor inode path`, all but the inode in hexadecimal.
+/// Parses `start-end rights offset major:minor inode path`, all numbers but the inode in hexadecimal.
 fn parse(line: &str) -> Option<Mapped> {
     let mut fields = line.split_ascii_whitespace();
     let (start, end) = fields.next()?.split_once('-')?;

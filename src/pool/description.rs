@@ -1,4 +1,4 @@
-//! A pool as text, for another process.
+//! The description of a pool, which another process can attach by.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,8 +11,8 @@ use thiserror::Error;
 use super::{Balance, LimitPool, PoolError};
 use crate::api::set::LimitSet;
 
-/// What a process needs to make a pool of sets that exist. As text it can be handed over on a command line or in the
-/// environment; bytes of paths that would be in the way there are written as %3a.
+/// The names of existing sets and the balance, from which another process makes the same pool. As text it can be passed
+/// on a command line or in the environment; special bytes of paths are encoded, `:` as `%3a`.
 ///
 /// ```
 /// use limitset::{CallLimit, LimitPool, LimitSet, PoolDescription};
@@ -41,7 +41,7 @@ impl PoolDescription {
     ///
     /// # Errors
     ///
-    /// If one of them cannot be attached to.
+    /// [`PoolError::Attach`] if this process cannot attach to one of them.
     pub fn attach(&self) -> Result<LimitPool, PoolError> {
         let sets = self.names.iter().map(LimitSet::attach).collect::<Result<Vec<_>, _>>()?;
         Ok(LimitPool::new(sets)?.balance(self.balance))
@@ -64,7 +64,7 @@ impl fmt::Display for PoolDescription {
     }
 }
 
-/// A name as it was before it became part of a text.
+/// Decodes a name from the text of a description.
 fn decoded(text: &str) -> Option<PathBuf> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
@@ -78,10 +78,10 @@ fn decoded(text: &str) -> Option<PathBuf> {
     is_name.then(|| PathBuf::from(OsString::from_vec(bytes)))
 }
 
-/// A text that describes no pool.
+/// The error for a text that is not a pool description.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "{found:?} describes no pool; one looks like round_robin:name:name, with random or first_free instead"
+    "invalid pool description {found:?}: use round_robin:name:name, or random or first_free instead of round_robin"
 )]
 pub struct BadDescription {
     /// The text given.

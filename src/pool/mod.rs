@@ -1,4 +1,4 @@
-//! Balance: several sets behind one front, for regions and accounts.
+//! Pools: several sets behind a balancer, for regions and accounts.
 
 mod description;
 mod source;
@@ -25,24 +25,24 @@ use crate::shared::events;
 use crate::shared::stats::Stats;
 use crate::sys::clock;
 
-/// Which set of a pool is asked first.
+/// Which set of a pool a request goes to first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Balance {
-    /// One after the other, each worker beginning with another one. Only the set whose turn it is is asked.
+    /// The sets in turn, each worker starting with another one. A request goes only to the set whose turn it is.
     #[default]
     RoundRobin,
-    /// Any. Only that set is asked.
+    /// A random set. A request goes only to that set.
     Random,
-    /// The first that has room, from the worker's own position on. If none has, the one that says it will have room
-    /// first; where none can say, the first.
+    /// The first set with room, from the worker's own position on. If no set has room, the set that expects room
+    /// first; if no set can tell, the first one.
     FirstFree,
 }
 
 impl Balance {
     const ALL: [Self; 3] = [Self::RoundRobin, Self::Random, Self::FirstFree];
 
-    /// Its name in small letters.
+    /// Returns the name of the balance in small letters.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RoundRobin => "round_robin",
@@ -52,8 +52,7 @@ impl Balance {
     }
 }
 
-/// Several sets behind a balancer. The balancer is private to this value and its clones; the sets are shared as they
-/// always are.
+/// Several sets behind a balancer. The balancer is private to this value and its clones; the sets are shared as usual.
 ///
 /// ```
 /// use limitset::{Balance, CallLimit, LimitPool, LimitSet};
@@ -77,7 +76,7 @@ pub struct LimitPool {
     counters: Arc<Counters>,
 }
 
-/// What the balancer knows: nothing that another worker would have to know.
+/// The state of a balancer, which is not shared with other workers.
 struct Counters {
     turn: AtomicU64,
     random: AtomicU64,
@@ -91,31 +90,34 @@ struct SetCounters {
     skipped: AtomicU64,
 }
 
-/// Why there is no pool.
+/// Why a pool could not be made or described.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PoolError {
-    /// There is nothing to balance.
-    #[error("a pool needs at least one set: give it an empty one if there is nothing to limit")]
+    /// The list of sets is empty.
+    #[error("cannot make a pool of 0 sets: pass a set without limits if there is nothing to limit")]
     NoSets,
     /// A set in private memory cannot be shared by processes.
     #[error(
-        "set {index} lives in private memory and would be another set in every process: open it by name, or anonymous"
+        "cannot share set {index} between processes: it lives in private memory and would be another set in every \
+         process; open it by name, or anonymous"
     )]
     ThreadMode {
-        /// Its position.
+        /// The position of the set in the pool.
         index: usize,
     },
-    /// A set without a name cannot be found by another process.
-    #[error("set {index} has no name by which another process could find it: open it by name")]
+    /// Another process cannot find a set without a name.
+    #[error(
+        "cannot describe set {index}: it has no name by which another process could find it; open it by name"
+    )]
     NoName {
-        /// Its position.
+        /// The position of the set in the pool.
         index: usize,
     },
-    /// A set could not be made.
+    /// A set could not be created.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A set could not be attached to.
+    /// This process could not attach to a set.
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
@@ -134,11 +136,11 @@ impl PoolError {
 }
 
 impl LimitPool {
-    /// A pool of these sets, in this order.
+    /// Makes a pool of these sets, in this order.
     ///
     /// # Errors
     ///
-    /// [`PoolError::NoSets`] if there are none.
+    /// [`PoolError::NoSets`] if the list is empty.
     pub fn new(sets: impl IntoIterator<Item = LimitSet>) -> Result<Self, PoolError> {
         let sets: Arc<[LimitSet]> = sets.into_iter().collect();
         if sets.is_empty() {
@@ -148,14 +150,14 @@ impl LimitPool {
         Ok(Self { sets, balance: Balance::default(), worker: 0, counters })
     }
 
-    /// Which set is asked first: [`Balance::RoundRobin`] unless set.
+    /// Sets which set a request goes to first: [`Balance::RoundRobin`] unless set.
     #[must_use]
     pub fn balance(mut self, balance: Balance) -> Self {
         self.balance = balance;
         self
     }
 
-    /// The same sets for a worker, with a balancer of its own that begins at the worker's position.
+    /// Returns a pool of the same sets for a worker, with a balancer of its own that starts at the worker's position.
     #[must_use]
     pub fn for_worker(&self, index: usize) -> Self {
         let counters = Arc::new(Counters::new(self.sets.len()));
@@ -166,8 +168,8 @@ impl LimitPool {
     ///
     /// # Errors
     ///
-    /// What the set that was asked answered; by [`Balance::FirstFree`], the one that will have room first. A set that
-    /// was removed is skipped; [`AcquireError::Removed`] if all of them were.
+    /// The error of the set that the request went to; by [`Balance::FirstFree`], of the set that expects room first. A
+    /// set that was removed is skipped; [`AcquireError::Removed`] if all of them were removed.
     pub fn try_acquire<'r>(&self, request: impl Into<Request<'r>>) -> Result<Acquisition, AcquireError> {
         let request = request.into();
         match self.balance {
@@ -180,12 +182,12 @@ impl LimitPool {
     ///
     /// # Errors
     ///
-    /// As [`try_acquire`](Self::try_acquire), if waiting is of no use.
+    /// As [`try_acquire`](Self::try_acquire), for errors that waiting does not help.
     pub fn acquire<'r>(&self, request: impl Into<Request<'r>>) -> Result<Acquisition, AcquireError> {
         self.wait(&request.into(), |set, request| set.acquire(request))
     }
 
-    /// As [`acquire`](Self::acquire), for at most `timeout`.
+    /// Acquires from one of the sets, waiting for at most `timeout`; see [`acquire`](Self::acquire).
     ///
     /// # Errors
     ///
@@ -216,14 +218,14 @@ impl LimitPool {
                 answer => return answer.map_err(|(_, refusal)| refusal),
             };
             let set = self.sets.get(index).ok_or(AcquireError::Removed)?;
-            // One that is removed while we wait for it is found to be so in the next round.
+            // If the set was removed during the wait, the next round skips it.
             if let Some(answer) = self.counted(index, wait(set, request.clone())) {
                 return answer;
             }
         }
     }
 
-    /// Asks the set whose turn it is, and others only if it was removed.
+    /// Sends the request to the set whose turn it is, and to the next one only if that set was removed.
     fn in_turn(
         &self,
         ask: impl Fn(&LimitSet) -> Result<Acquisition, AcquireError>,
@@ -238,7 +240,8 @@ impl LimitPool {
         Err(AcquireError::Removed)
     }
 
-    /// Asks one after the other until one grants; else the refusal of the one that will have room first.
+    /// Tries the sets in order until one grants the request. Otherwise returns the error of the set that expects room
+    /// first, with its position.
     fn first_free(&self, request: &Request<'_>) -> Result<Acquisition, (usize, AcquireError)> {
         let mut best: Option<(usize, AcquireError)> = None;
         for index in self.turns() {
@@ -254,7 +257,7 @@ impl LimitPool {
         Err(best.unwrap_or((0, AcquireError::Removed)))
     }
 
-    /// All positions once, from the one whose turn it is.
+    /// Returns all positions once, starting with the set whose turn it is.
     fn turns(&self) -> impl Iterator<Item = usize> + use<> {
         let count = self.sets.len();
         let start = match self.balance {
@@ -262,12 +265,12 @@ impl LimitPool {
             Balance::Random => self.counters.random(),
             Balance::FirstFree => self.worker as u64,
         };
-        // Less than `count`, which is a usize.
+        // The remainder is less than `count`, which is a usize.
         let start = usize::try_from(start % count.max(1) as u64).unwrap_or(0);
         (0..count).map(move |step| (start + step) % count)
     }
 
-    /// Counts an answer; none if the set was removed.
+    /// Counts the answer of a set and returns it; `None` if the set was removed.
     fn counted(
         &self,
         index: usize,
@@ -294,32 +297,30 @@ impl LimitPool {
         }
     }
 
-    /// The set at a position.
+    /// Returns the set at a position.
     pub fn get(&self, index: usize) -> Option<&LimitSet> {
         self.sets.get(index)
     }
 
-    /// The sets, in order.
+    /// Returns the sets, in order.
     pub fn sets(&self) -> &[LimitSet] {
         &self.sets
     }
 
-    /// How many sets there are: never 0.
-    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    /// Returns the number of sets, which is never 0.
+    #[expect(clippy::len_without_is_empty, reason = "a pool is never empty")]
     pub fn len(&self) -> usize {
         self.sets.len()
     }
 
-    /// The worker that this pool's balancer belongs to.
+    /// Returns the number of the worker that this pool's balancer belongs to.
     pub fn worker(&self) -> usize {
         self.worker
     }
 
-    /// The sets and the balancer at this moment.
+    /// Returns the statistics of the sets and of the balancer.
     ///
-    /// # Errors
-    ///
-    /// None for the pool; a set that cannot be read has its error in its place.
+    /// It never fails as a whole: a set that cannot be read has its error in [`PoolSetStats::set`].
     pub fn stats(&self) -> PoolStats {
         let sets = self.sets.iter().zip(&self.counters.sets).map(|(set, counters)| PoolSetStats {
             set: set.stats(),
@@ -330,11 +331,11 @@ impl LimitPool {
         PoolStats { balance: self.balance, worker: self.worker, sets: sets.collect() }
     }
 
-    /// What another process needs to make the same pool.
+    /// Returns the description by which another process makes the same pool.
     ///
     /// # Errors
     ///
-    /// [`PoolError::NoName`] if a set cannot be found by other processes.
+    /// [`PoolError::NoName`] if a set has no name by which other processes could find it.
     pub fn describe(&self) -> Result<PoolDescription, PoolError> {
         let names = self
             .sets
@@ -345,17 +346,17 @@ impl LimitPool {
     }
 }
 
-/// Whether the same request may succeed later.
+/// Returns whether the same request may succeed later.
 fn is_worth_waiting(refusal: &AcquireError) -> bool {
     use AcquireError::{CoolingDown, Denied, Queued};
     matches!(refusal, Denied(_) | Queued { .. } | CoolingDown { .. })
 }
 
-/// How long somebody holds a permit, when nobody can say: so long that a rate which refills in a moment is better, and
-/// not as long as a pause may be.
+/// The assumed time until a permit is released, which no set can tell. It is longer than the wait for a rate that
+/// refills in a moment, and shorter than a pause may be.
 const A_HOLD: Duration = Duration::from_secs(1);
 
-/// Whether whoever gave this refusal will have room before the other, as far as both can say.
+/// Returns whether the set that gave the first answer expects room before the set that gave the other one.
 fn opens_before(refusal: &AcquireError, other: &AcquireError) -> bool {
     match (is_worth_waiting(refusal), is_worth_waiting(other)) {
         (true, true) => refusal.retry_after().unwrap_or(A_HOLD) < other.retry_after().unwrap_or(A_HOLD),
@@ -373,7 +374,7 @@ impl Counters {
         }
     }
 
-    /// A random number: a counter whose steps are mixed (splitmix64), so that threads share it without a lock.
+    /// Returns a random number: a counter whose steps are mixed (splitmix64), so that threads share it without a lock.
     fn random(&self) -> u64 {
         const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
         let mut mixed = self.random.fetch_add(STEP, Relaxed).wrapping_add(STEP);
@@ -383,11 +384,11 @@ impl Counters {
     }
 }
 
-/// A pool at one moment.
+/// The statistics of a pool at one moment.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// How it balances.
+    /// How the pool balances.
     pub balance: Balance,
     /// The worker that the balancer belongs to.
     pub worker: usize,
@@ -395,17 +396,17 @@ pub struct PoolStats {
     pub sets: Vec<PoolSetStats>,
 }
 
-/// A set of a pool at one moment. The counts are of this pool and its clones, not of other workers.
+/// The statistics of one set of a pool. The counts are those of this pool and its clones, not of other workers.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PoolSetStats {
-    /// The set itself, or why it could not be read.
+    /// The statistics of the set, or why it could not be read.
     pub set: Result<Stats, crate::api::error::ManageError>,
-    /// How often it granted.
+    /// How many requests the set granted.
     pub granted: u64,
-    /// How often it refused.
+    /// How many requests the set denied or failed.
     pub refused: u64,
-    /// How often it was skipped because it was removed.
+    /// How often the set was skipped because it was removed.
     pub skipped: u64,
 }
 

@@ -1,19 +1,19 @@
-//! Anything into a pool: so that a worker has limits, whatever it was given.
+//! Conversion of limits, sets and pools into a pool, so that a worker always has one.
 
 use super::{LimitPool, PoolError};
 use crate::api::set::LimitSet;
 use crate::limit::Limit;
 
-/// Who is to share limits.
+/// Whether threads or processes share the limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sharing {
     /// The threads of this process.
     Threads,
-    /// This process and others: those that it forks, at least.
+    /// This process and others, at least the processes that it forks.
     Processes,
 }
 
-/// Anything that limits can be made of: nothing, limits, a set, several sets, a pool.
+/// A source of limits: `()` for none, limits, a set, several sets, or a pool.
 #[derive(Clone, Debug)]
 pub struct AnyLimits(Source);
 
@@ -25,13 +25,13 @@ enum Source {
 }
 
 impl AnyLimits {
-    /// Makes a pool of it, for those who share it. Limits become a new set without a name; nothing becomes a set that
-    /// allows everything.
+    /// Makes a pool that threads or processes can share. Limits become a new set without a name; `()` becomes a set
+    /// that grants every request.
     ///
     /// # Errors
     ///
-    /// [`PoolError::ThreadMode`] if processes are to share a set in private memory; or what is in the way of a new
-    /// set.
+    /// [`PoolError::ThreadMode`] if processes are to share a set in private memory; [`PoolError::NoSets`] for an empty
+    /// list of sets; [`PoolError::Open`] if a new set cannot be created.
     pub fn into_pool(self, sharing: Sharing) -> Result<LimitPool, PoolError> {
         let pool = match self.0 {
             Source::Pool(pool) => pool,

@@ -1,4 +1,4 @@
-//! Wait for a pool without a thread.
+//! Waiting for a pool without blocking a thread.
 
 use std::time::Duration;
 
@@ -9,11 +9,12 @@ use crate::api::request::Request;
 use crate::sys::clock;
 
 impl LimitPool {
-    /// As [`acquire`](Self::acquire), without blocking the thread.
+    /// Acquires from one of the sets, as [`acquire`](Self::acquire), without blocking the thread.
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As [`acquire`](Self::acquire): the [`AcquireError`] of the set that the request went to, or
+    /// [`AcquireError::Removed`] if all sets were removed.
     pub async fn acquire_async<'r>(
         &self,
         request: impl Into<Request<'r>>,
@@ -21,7 +22,8 @@ impl LimitPool {
         self.acquire_before(request.into(), None).await
     }
 
-    /// As [`acquire_timeout`](Self::acquire_timeout), without blocking the thread. Time begins with the first poll.
+    /// Acquires from one of the sets, as [`acquire_timeout`](Self::acquire_timeout), without blocking the thread. The
+    /// timeout starts with the first poll.
     ///
     /// ```
     /// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
@@ -53,7 +55,8 @@ impl LimitPool {
     ///
     /// # Errors
     ///
-    /// The same.
+    /// As [`acquire_timeout`](Self::acquire_timeout): [`AcquireError::TimedOut`] after `timeout`, or another error of
+    /// the set that the request went to.
     pub async fn acquire_async_timeout<'r>(
         &self,
         request: impl Into<Request<'r>>,
@@ -67,7 +70,7 @@ impl LimitPool {
         request: Request<'_>,
         deadline: Option<u64>,
     ) -> Result<Acquisition, AcquireError> {
-        // One that is removed while it is waited for costs a round.
+        // If a set is removed during the wait, the next round goes to another set.
         let mut turns = self.turns();
         loop {
             let index = match self.balance {

@@ -1,4 +1,4 @@
-//! Run: workers that are forked, supervised, and given their limits.
+//! Prefork: workers that are forked, supervised, and share limits.
 
 mod supervisor;
 mod worker;
@@ -21,32 +21,32 @@ use crate::code::Code;
 use crate::pool::{AnyLimits, LimitPool, PoolDescription, PoolError, Sharing};
 use crate::sys::process;
 
-/// Tells a process started by [`StartBy::Exec`] that it is a worker, and which.
+/// The environment variable that tells a process started by [`StartBy::Exec`] that it is a worker, and its number.
 const WORKER_VARIABLE: &str = "LIMITSET_WORKER";
-/// How long to sleep at most before looking again, in case the kernel's word was lost.
+/// The longest sleep between two polls, in case a signal was lost.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
-/// Which workers are started again when they end. While stopping, none is.
+/// Which workers are restarted when they end. While the supervisor stops, no worker is restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Restart {
-    /// Those that failed, panicked or were killed.
+    /// Workers that failed, panicked or were killed.
     #[default]
     OnFailure,
-    /// All.
+    /// All workers.
     Always,
-    /// None.
+    /// No worker.
     Never,
 }
 
-/// How a worker comes into being.
+/// How a worker is started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StartBy {
     /// As a copy of this process, at this point.
     #[default]
     Fork,
-    /// By running this program again, with the same arguments. It comes to [`Prefork::run`] once more, and there it is
-    /// a worker: `run` does not return. The limits must have names. For programs with threads. Not for workers that
-    /// supervise workers, nor for programs with a second `run` of this kind.
+    /// By running this program again, with the same arguments. When the new process reaches [`Prefork::run`], it
+    /// becomes a worker: `run` does not return. The limits must have names. For programs with threads. Not for
+    /// workers that supervise workers, nor for programs with a second `run` of this kind.
     Exec,
 }
 
@@ -57,45 +57,47 @@ pub enum PreforkError {
     /// The limits cannot be shared by processes.
     #[error(transparent)]
     Limits(#[from] PoolError),
-    /// A fork copies the calling thread only, and the locks of all of them as they are.
+    /// The process has other threads. A fork copies only the calling thread, but the locks of all threads as they are.
     #[error(
-        "this process has {found} other threads, and a fork would copy none of them but every lock they hold: fork \
-        before starting threads, start workers by StartBy::Exec, or allow it with allow_threads"
+        "cannot fork: this process has {found} other threads, and a fork would copy none of them but every lock they \
+        hold; fork before starting threads, start workers by StartBy::Exec, or allow it with allow_threads"
     )]
     Threads {
-        /// How many.
+        /// The number of other threads.
         found: usize,
     },
     /// A worker could not be started.
-    #[error("worker {index} could not be started: {source}")]
+    #[error("cannot start worker {index}: {source}")]
     Start {
-        /// Its number.
+        /// The number of the worker.
         index: usize,
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// A worker could not be waited for.
-    #[error("a worker could not be waited for: {source}")]
+    #[error("cannot wait for a worker: {source}")]
     Wait {
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
     /// Signals could not be received.
-    #[error("signals could not be received: {source}")]
+    #[error("cannot receive signals: {source}")]
     Signals {
-        /// Why.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A worker wants to start workers by [`StartBy::Exec`].
+    /// A worker tried to start workers by [`StartBy::Exec`].
     #[error(
-        "this process is a worker itself, and the program run again would come to its supervisor's run, not to this \
-        one: fork them"
+        "cannot start workers by StartBy::Exec: this process is a worker itself, and the program run again would reach \
+        its supervisor's run, not this one; fork them"
     )]
     Nested,
-    /// The supervisor's order to this process makes no sense.
-    #[error("LIMITSET_WORKER is {found:?}, which no supervisor of this version writes")]
+    /// The environment variable of the supervisor has an invalid value.
+    #[error(
+        "invalid LIMITSET_WORKER {found:?}: no supervisor of this version writes that; unset the variable"
+    )]
     Order {
-        /// What it is.
+        /// The value of the variable.
         found: String,
     },
 }
@@ -112,27 +114,27 @@ impl PreforkError {
     }
 }
 
-/// What became of the workers.
+/// The outcome of [`Prefork::run`]: how the workers ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// The last end of each worker, by number.
+    /// The last exit of each worker, by number.
     pub last_exits: Vec<WorkerExit>,
-    /// How many ends there were.
+    /// How many workers ended in total.
     pub exits: u64,
     /// How often a worker was started in place of one that had ended.
     pub restarts: u64,
-    /// Numbers whose workers ended so often and so quickly that they were not started again.
+    /// The numbers whose workers ended so often and so quickly that they were no longer replaced.
     pub given_up: Vec<usize>,
-    /// Whether this process was told to stop, by SIGTERM or SIGINT.
+    /// Whether this process received SIGTERM or SIGINT.
     pub told_to_stop: bool,
 }
 
 /// Forked workers that share limits.
 ///
-/// SIGTERM and SIGINT let the workers finish, a second one kills them; SIGTTIN adds a worker, SIGTTOU lets the last
-/// one go. A worker that dies is replaced, after a while if that happens quickly. If this process dies, its workers
-/// stop. It refuses to fork while there are other threads; `docs/caveats.md` says what else to know.
+/// SIGTERM and SIGINT let the workers finish, a second one kills them; SIGTTIN adds a worker, SIGTTOU retires the last
+/// one. A worker that dies is replaced, with a delay if it ran only briefly. If this process dies, its workers stop. It
+/// returns an error instead of forking while there are other threads; see also `docs/caveats.md`.
 ///
 /// ```
 /// use limitset::{CallLimit, LimitSet, Prefork};
@@ -142,7 +144,7 @@ pub struct Report {
 /// # let workers = workers.allow_threads(true); // the test's own
 /// let report = workers.run(|worker| {
 ///     for _ in 0..2 {
-///         // Four are asked for in all, and three allowed.
+///         // Four calls are requested in all, and three are granted.
 ///         let _ = worker.limits().try_acquire(());
 ///     }
 /// })?;
@@ -166,7 +168,7 @@ pub struct Prefork {
 }
 
 impl Prefork {
-    /// So many workers, without limits unless they are given some.
+    /// Describes this many workers, without limits unless [`limits`](Self::limits) sets some.
     pub fn new(workers: usize) -> Self {
         Self {
             workers,
@@ -183,66 +185,67 @@ impl Prefork {
         }
     }
 
-    /// The limits that the workers share: limits, a set, several sets, or a pool.
+    /// Sets the limits that the workers share: limits, a set, several sets, or a pool.
     pub fn limits(mut self, limits: impl Into<AnyLimits>) -> Self {
         self.limits = limits.into();
         self
     }
 
-    /// Which workers are started again: [`Restart::OnFailure`] unless set.
+    /// Sets which workers are restarted: [`Restart::OnFailure`] unless set.
     pub fn restart(mut self, restart: Restart) -> Self {
         self.restart = restart;
         self
     }
 
-    /// How workers come into being: [`StartBy::Fork`] unless set.
+    /// Sets how workers are started: [`StartBy::Fork`] unless set.
     pub fn start_by(mut self, start_by: StartBy) -> Self {
         self.start_by = start_by;
         self
     }
 
-    /// How long to wait before a worker is replaced: `first`, twice as long after each further quick end, and never
-    /// more than `longest`. 100 ms and 10 s unless set.
+    /// Sets the delay before a worker is replaced: `first`, twice as long after each further quick end, and never more
+    /// than `longest`. 100 ms and 10 s unless set.
     pub fn backoff_times(mut self, first: Duration, longest: Duration) -> Self {
         (self.first_wait, self.longest_wait) = (first, longest);
         self
     }
 
-    /// A worker that ran this long did not end quickly: 10 s unless set.
+    /// Sets how long a worker has to run so that its end does not count as quick: 10 s unless set.
     pub fn stable_after(mut self, time: Duration) -> Self {
         self.stable_after = time;
         self
     }
 
-    /// A place whose workers end quickly so many times in a row is given up: 100 unless set.
+    /// Sets after how many quick ends in a row a worker is no longer replaced: 100 unless set.
     pub fn give_up_after(mut self, ends: u32) -> Self {
         self.give_up_after = ends.clamp(1, u32::MAX - 1);
         self
     }
 
-    /// How long workers may take to finish before they are killed: 30 s unless set.
+    /// Sets how long workers may take to finish before they are killed: 30 s unless set.
     pub fn drain_time(mut self, time: Duration) -> Self {
         self.drain_time = time;
         self
     }
 
-    /// Forks although other threads run, now or when a worker is replaced. Right only if the workers need nothing that those threads may have locked.
+    /// Allows forks while other threads run, now or when a worker is replaced. This is safe only if the workers need
+    /// nothing that those threads may have locked.
     pub fn allow_threads(mut self, yes: bool) -> Self {
         self.allow_threads = yes;
         self
     }
 
-    /// Called for every worker that ends.
+    /// Sets a function that is called for every worker that ends.
     pub fn on_exit(mut self, tell: impl Fn(&WorkerExit) + 'static) -> Self {
         self.on_exit = Box::new(tell);
         self
     }
 
-    /// Starts the workers and looks after them until all have ended, or this process was told to stop.
+    /// Starts the workers and supervises them until all have ended, or until this process is told to stop.
     ///
     /// # Errors
     ///
-    /// [`PreforkError`] if workers cannot be started or looked after; those that run are killed then.
+    /// [`PreforkError`] if workers cannot be started or supervised; then the running workers are killed.
     pub fn run<T: WorkerOutcome>(self, work: impl Fn(&Worker) -> T) -> Result<Report, PreforkError> {
         if let Some((worker, grace)) = self.as_worker()? {
             let is_supervised = process::obey(getppid(), grace);
@@ -263,8 +266,8 @@ impl Prefork {
         self.supervise(work, before.0, &signals.map_err(signals_failed)?)
     }
 
-    /// Starts the workers, to be looked after by the caller: [`step`](Supervisor::step) by step, with signals of its
-    /// own.
+    /// Starts the workers and returns their supervisor. The caller calls [`step`](Supervisor::step) repeatedly, and
+    /// handles signals itself.
     ///
     /// # Errors
     ///
@@ -309,20 +312,20 @@ impl Prefork {
                 report.last_exits.push(exit);
             }
             if supervisor.is_over() {
-                // A signal that came last of all was for this, too: left alone, it would end the program.
+                // A signal that is still pending was meant for the supervisor too. Unread, it would end the program.
                 while let Some(signal) = next_signal(signals)? {
                     report.note(signal);
                 }
                 break;
             }
-            // SIGCHLD alone is not enough: where there are other threads, it may go to one of them and get lost.
+            // SIGCHLD alone is not enough: if there are other threads, it may go to one of them and get lost.
             let ends = supervisor.ends().map(|end| PollFd::new(end, PollFlags::POLLIN));
             let mut sources: Vec<_> = ends.collect();
             let is_all = sources.len() == supervisor.running().len();
             sources.push(PollFd::new(signals.as_fd(), PollFlags::POLLIN));
             let due = if is_all { due } else { Some(due.map_or(LOOK_AGAIN, |due| due.min(LOOK_AGAIN))) };
             let timeout = due.map_or(PollTimeout::NONE, |due| {
-                // Rounded up: a little late is better than a little early, over and over.
+                // Rounded up: waking a little early would repeat the loop in vain.
                 PollTimeout::try_from(due.saturating_add(Duration::from_millis(1)))
                     .unwrap_or(PollTimeout::MAX)
             });
@@ -348,7 +351,8 @@ impl Prefork {
         Ok(report)
     }
 
-    /// Whether this process was started to be a worker.
+    /// Returns the worker that this process was started to be, and its grace period in seconds; `None` if it is not a
+    /// worker.
     fn as_worker(&self) -> Result<Option<(Worker, u32)>, PreforkError> {
         static IS_WORKER: AtomicBool = AtomicBool::new(false);
         let Some(order) = std::env::var_os(WORKER_VARIABLE).filter(|_| self.start_by == StartBy::Exec) else {
@@ -364,7 +368,7 @@ impl Prefork {
         };
         let bad = || PreforkError::Order { found: order.clone().into_owned() };
         let (index, supervisor, grace, description) = parse().ok_or_else(bad)?;
-        // Meant for a parent of ours, or for us but a while ago.
+        // The variable was inherited from a parent that was a worker, or `run` is called a second time.
         if supervisor != getppid() || IS_WORKER.swap(true, Relaxed) {
             return Ok(None);
         }
@@ -382,7 +386,7 @@ impl Prefork {
     }
 }
 
-/// The signals that were blocked before; so they are again afterwards.
+/// The signal mask before `run`, restored on drop.
 struct MaskBefore(SigSet);
 
 impl Drop for MaskBefore {
@@ -399,7 +403,7 @@ impl Report {
     fn note(&mut self, signal: Signal) {
         if is_stop(signal) {
             self.told_to_stop = true;
-            // It may be a worker itself, whose signals are read here.
+            // This process may be a worker itself, whose signals are read here.
             process::note_stop();
         }
     }
@@ -409,7 +413,7 @@ fn is_stop(signal: Signal) -> bool {
     matches!(signal, Signal::SIGTERM | Signal::SIGINT)
 }
 
-/// The next signal that is waiting, if any.
+/// Returns the next pending signal, if any.
 fn next_signal(signals: &SignalFd) -> Result<Option<Signal>, PreforkError> {
     let signal = signals.read_signal().map_err(signals_failed)?;
     Ok(signal.and_then(|it| Signal::try_from(i32::try_from(it.ssi_signo).ok()?).ok()))

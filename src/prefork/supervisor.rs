@@ -1,4 +1,4 @@
-//! The supervisor's side: which workers run, why they ended, and when they start again.
+//! The supervisor: which workers run, why they ended, and when they are restarted.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,25 +17,25 @@ use super::{Prefork, PreforkError, Restart, StartBy, WORKER_VARIABLE};
 use crate::pool::LimitPool;
 use crate::sys::process;
 
-/// Exit code of a worker that panicked, as of any Rust program that does.
+/// The exit code of a worker that panicked: the one of any Rust program that panics.
 const PANICKED: i32 = 101;
 
 /// Why a worker ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ExitReason {
-    /// It returned, and all was well.
+    /// The worker returned without an error.
     Finished,
-    /// It returned an error, or ended its process with this code.
+    /// The worker returned an error, or exited with this code.
     Failed {
         /// The exit code.
         code: i32,
     },
-    /// It panicked.
+    /// The worker panicked.
     Panicked,
-    /// A signal ended it.
+    /// A signal ended the worker.
     Killed {
-        /// Its number.
+        /// The number of the signal.
         signal: i32,
     },
 }
@@ -44,15 +44,15 @@ pub enum ExitReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerExit {
-    /// Its number among the workers.
+    /// The number of the worker.
     pub index: usize,
-    /// Its process.
+    /// The process number of the worker.
     pub pid: i32,
-    /// Why it ended.
+    /// Why the worker ended.
     pub reason: ExitReason,
-    /// How long it ran.
+    /// How long the worker ran.
     pub ran_for: Duration,
-    /// How long until another takes its place; none if none does.
+    /// The time until the worker is replaced; `None` if it is not.
     pub restarts_in: Option<Duration>,
 }
 
@@ -76,28 +76,28 @@ impl fmt::Display for WorkerExit {
     }
 }
 
-/// Workers of one program, supervised by hand; [`Prefork::run`] does it all.
+/// The workers of one program, supervised by calling [`step`](Self::step). [`Prefork::run`] does that by itself.
 pub struct Supervisor<W> {
     options: Prefork,
     limits: LimitPool,
     work: W,
     workers: BTreeMap<usize, Slot>,
-    /// The signals that were blocked when it all began, as workers shall have them.
+    /// The signals that were blocked at the start. Workers start with this mask.
     signals: SigSet,
     is_stopping: bool,
     killed_at: Option<Instant>,
     stopped_at: Option<Instant>,
     restarts: u64,
-    /// Whose workers they are: not those of a forked copy of this.
+    /// The process that started the workers. A forked copy of this value must not kill them.
     owner: Pid,
 }
 
-/// One place for a worker.
+/// A place for one worker.
 struct Slot {
     state: State,
-    /// Ends in a row that were too quick.
+    /// How many workers in a row ended too quickly.
     quick_ends: u32,
-    /// When it was let go.
+    /// The instant at which the worker was told to stop for good.
     retired_at: Option<Instant>,
     is_given_up: bool,
 }
@@ -106,13 +106,13 @@ enum State {
     Running {
         pid: Pid,
         since: Instant,
-        /// Can be read when it has ended.
+        /// Becomes readable when the process has ended.
         end: Option<OwnedFd>,
     },
     Resting {
         until: Instant,
     },
-    /// Ended for good.
+    /// The worker has ended and is not replaced.
     Over,
 }
 
@@ -145,11 +145,11 @@ where
         Ok(it)
     }
 
-    /// Starts one more worker, with the lowest number that is free; gives the number.
+    /// Starts one more worker, with the lowest free number, and returns that number.
     ///
     /// # Errors
     ///
-    /// If no process can be started.
+    /// [`PreforkError::Start`] or [`PreforkError::Threads`] if no process can be started.
     pub fn add(&mut self) -> Result<usize, PreforkError> {
         let is_free =
             |index: &usize| self.workers.get(index).is_none_or(|slot| matches!(slot.state, State::Over));
@@ -159,8 +159,8 @@ where
         Ok(index)
     }
 
-    /// Lets the worker with the highest number stop, for good; gives its number. Those that are let go already do not
-    /// count. One that takes longer than the drain time is killed.
+    /// Stops the worker with the highest number for good, and returns that number. Workers that are already retired do
+    /// not count. A worker that takes longer than the drain time is killed.
     pub fn retire(&mut self) -> Option<usize> {
         let stays =
             |(_, slot): &(&usize, &Slot)| !matches!(slot.state, State::Over) && slot.retired_at.is_none();
@@ -176,7 +176,7 @@ where
         Some(index)
     }
 
-    /// Whether it was told to stop.
+    /// Returns whether the workers were told to stop.
     pub fn is_stopping(&self) -> bool {
         self.is_stopping
     }
@@ -185,7 +185,7 @@ where
         &self.options
     }
 
-    /// Numbers and processes of the workers that run.
+    /// Returns the numbers and process numbers of the running workers.
     pub fn running(&self) -> Vec<(usize, i32)> {
         let running = self.workers.iter().filter_map(|(index, slot)| match slot.state {
             State::Running { pid, .. } => Some((*index, pid.as_raw())),
@@ -194,7 +194,8 @@ where
         running.collect()
     }
 
-    /// What can be read when workers have ended; fewer than there are if the kernel has no such thing.
+    /// Returns descriptors that become readable when a worker ends. There are fewer than workers if the kernel has no
+    /// process descriptors.
     pub(super) fn ends(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.workers.values().filter_map(|slot| match &slot.state {
             State::Running { end, .. } => end.as_ref().map(AsFd::as_fd),
@@ -202,22 +203,23 @@ where
         })
     }
 
-    /// How often a worker was started in place of one that had ended.
+    /// Returns how often a worker was started in place of one that had ended.
     pub fn restarts(&self) -> u64 {
         self.restarts
     }
 
-    /// Numbers whose workers ended so often and so quickly that they are not started again.
+    /// Returns the numbers whose workers ended so often and so quickly that they are no longer replaced.
     pub fn given_up(&self) -> Vec<usize> {
         self.workers.iter().filter(|(_, slot)| slot.is_given_up).map(|(index, _)| *index).collect()
     }
 
-    /// Whether nobody runs and nobody will.
+    /// Returns whether all workers have ended and none will be started.
     pub fn is_over(&self) -> bool {
         self.workers.values().all(|slot| matches!(slot.state, State::Over))
     }
 
-    /// Lets all workers finish what is under way. Those that take longer than the drain time are killed.
+    /// Tells all workers to finish their current work and stop. A worker that takes longer than the drain time is
+    /// killed.
     pub fn stop(&mut self) {
         if self.stopped_at.is_none() {
             self.stopped_at = Some(Instant::now());
@@ -231,19 +233,20 @@ where
         }
     }
 
-    /// Ends all workers at once.
+    /// Kills all workers immediately.
     pub fn kill(&mut self) {
         self.stop();
         self.killed_at.get_or_insert_with(Instant::now);
         self.running().into_iter().for_each(|(_, pid)| tell(Pid::from_raw(pid), Signal::SIGKILL));
     }
 
-    /// Looks who has ended, starts those whose time has come, kills those that drain too long. Gives the ends, and
-    /// how long nothing will be due.
+    /// Collects the workers that have ended, restarts those that are due, and kills those that drain too long. Returns
+    /// the exits, and the time until the next step is due.
     ///
     /// # Errors
     ///
-    /// If a process cannot be waited for, or not be started as often as it takes to give up.
+    /// [`PreforkError::Wait`] if a process cannot be waited for; [`PreforkError::Start`] if a worker fails to start as
+    /// often as it takes to give up; [`PreforkError::Threads`] if a fork is refused because of other threads.
     pub fn step(&mut self) -> Result<(Vec<WorkerExit>, Option<Duration>), PreforkError> {
         let now = Instant::now();
         let mut exits = Vec::new();
@@ -286,7 +289,7 @@ where
                     slot.state = state;
                     self.restarts += 1;
                 }
-                // A machine that is short of processes for a while is no reason to end those that run.
+                // The machine may be short of processes for a while. The running workers go on.
                 Err(PreforkError::Start { .. })
                     if slot.quick_ends.saturating_add(1) < self.options.give_up_after =>
                 {
@@ -301,7 +304,7 @@ where
         Ok((exits, due))
     }
 
-    /// Decides what becomes of the place of a worker that ended.
+    /// Records the exit of a worker and decides whether it is replaced.
     fn bury(&mut self, index: usize, pid: i32, reason: ExitReason, now: Instant) -> WorkerExit {
         let mut exit = WorkerExit { index, pid, reason, ran_for: Duration::ZERO, restarts_in: None };
         let Some(slot) = self.workers.get_mut(&index) else { return exit };
@@ -347,13 +350,13 @@ where
         let supervisor = getpid();
         let grace = self.options.grace_seconds();
         let child = || {
-            // Signals wait until it knows what they mean.
+            // Signals stay blocked until their handlers are installed.
             match process::obey(supervisor, grace) {
                 Ok(true) => drop(self.signals.thread_set_mask()),
-                // It was gone before we could ask to be told.
+                // The supervisor died before this process could ask for the signal at its death.
                 Ok(false) => return 0,
                 Err(error) => {
-                    eprintln!("worker {index} cannot be supervised: {error}");
+                    eprintln!("cannot supervise worker {index}: {error}");
                     return 1;
                 }
             }
@@ -379,7 +382,7 @@ impl<W> Drop for Supervisor<W> {
         if self.owner != getpid() {
             return;
         }
-        // Nobody would look after them any more, nor bury them.
+        // Without a supervisor the workers would be neither stopped nor waited for.
         for slot in self.workers.values() {
             if let State::Running { pid, .. } = slot.state {
                 tell(pid, Signal::SIGKILL);
@@ -389,12 +392,12 @@ impl<W> Drop for Supervisor<W> {
     }
 }
 
-/// In the worker's process: does the work; gives the exit code.
+/// Does the work in the worker's process and returns the exit code.
 pub(super) fn work<T: WorkerOutcome>(work: &impl Fn(&Worker) -> T, worker: Worker) -> i32 {
     catch_unwind(AssertUnwindSafe(|| work(&worker).exit_code())).unwrap_or(PANICKED)
 }
 
-/// Why a process ended; none if it runs.
+/// Returns why a process ended; `None` if it still runs.
 fn ended(pid: Pid) -> Result<Option<ExitReason>, PreforkError> {
     Ok(match waitpid(pid, Some(WaitPidFlag::WNOHANG)) {
         Ok(WaitStatus::Exited(_, 0)) => Some(ExitReason::Finished),
@@ -402,14 +405,14 @@ fn ended(pid: Pid) -> Result<Option<ExitReason>, PreforkError> {
         Ok(WaitStatus::Exited(_, code)) => Some(ExitReason::Failed { code }),
         Ok(WaitStatus::Signaled(_, signal, _)) => Some(ExitReason::Killed { signal: signal as i32 }),
         Ok(_) => None,
-        // The program ignores SIGCHLD, or waits for any child: nobody knows why it ended.
+        // The program ignores SIGCHLD, or waits for any child: the exit status is lost.
         Err(nix::errno::Errno::ECHILD) => Some(ExitReason::Failed { code: -1 }),
         Err(nix::errno::Errno::EINTR) => None,
         Err(error) => return Err(PreforkError::Wait { source: error.into() }),
     })
 }
 
-/// An instant `wait` later, or so far away that it makes no difference.
+/// Returns the instant `wait` after `now`, or a distant one if that overflows.
 fn after(now: Instant, wait: Duration) -> Instant {
     const FAR: Duration = Duration::from_secs(1 << 32);
     now.checked_add(wait).unwrap_or(now + FAR)
@@ -417,11 +420,12 @@ fn after(now: Instant, wait: Duration) -> Instant {
 
 fn ask_to_stop(pid: Pid) {
     tell(pid, Signal::SIGTERM);
-    // One that is stopped cannot hear.
+    // A stopped process does not handle SIGTERM before it is continued.
     tell(pid, Signal::SIGCONT);
 }
 
-/// Sends a signal to a worker; one that has ended meanwhile is not there to get it, and not yet buried.
+/// Sends a signal to a worker. A worker that has ended in the meantime was not waited for yet, so its process number
+/// cannot belong to another process.
 fn tell(pid: Pid, signal: Signal) {
     let _ = kill(pid, signal);
 }

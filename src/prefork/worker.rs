@@ -1,4 +1,4 @@
-//! A worker's side: who it is, what it may use, and when to stop.
+//! The worker: its number, its limits, and when it has to stop.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::pool::LimitPool;
 use crate::sys::fork::PerProcess;
 use crate::sys::{clock, process};
 
-/// What a worker is given.
+/// The argument of a worker's function: its number, its limits, and whether to stop.
 #[derive(Debug)]
 pub struct Worker {
     pub(super) index: usize,
@@ -23,22 +23,23 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Its number among the workers that run: from 0, unique, and used again after a death.
+    /// Returns the number of the worker. Numbers start at 0 and are unique among the running workers; a replacement has
+    /// the number of the worker that ended.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The limits it shares with the others; its balancer begins at its own position.
+    /// Returns the limits that the workers share. The balancer starts at the worker's own position.
     pub fn limits(&self) -> &LimitPool {
         &self.limits
     }
 
-    /// Whether it shall stop: finish what is under way, take on nothing new, return.
+    /// Returns whether the worker has to stop: finish its current work, start nothing new, and return.
     pub fn stopping(&self) -> bool {
         process::is_stopping()
     }
 
-    /// Sleeps until it shall stop, or for `at_most`; tells whether it shall.
+    /// Sleeps until the worker has to stop, but for at most `at_most`. Returns whether it has to stop.
     pub fn wait_for_stop(&self, at_most: Duration) -> bool {
         let end = clock::deadline(at_most);
         loop {
@@ -49,18 +50,18 @@ impl Worker {
         }
     }
 
-    /// Completes when it shall stop.
+    /// Returns a future that completes when the worker has to stop.
     pub fn stopped(&self) -> Stopped {
         Stopped(None)
     }
 }
 
-/// Completes when a worker shall stop; see [`Worker::stopped`].
+/// Completes when a worker has to stop; see [`Worker::stopped`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
 pub struct Stopped(Option<u64>);
 
-/// Those who want to know, each with a number of its own, and whether a thread waits in their place.
+/// The wakers of all [`Stopped`] futures, by their numbers, and whether a thread waits for them.
 #[derive(Default)]
 struct Watch {
     wakers: HashMap<u64, Waker>,
@@ -78,7 +79,7 @@ impl Drop for Stopped {
     fn drop(&mut self) {
         if let Some(number) = self.0 {
             let waker = lock(WATCH.get(Mutex::default)).wakers.remove(&number);
-            // Not under the lock: it may be the last of a task that drops more of these.
+            // Dropped without the lock: this may be the last waker of a task that drops other futures of this kind.
             drop(waker);
         }
     }
@@ -102,7 +103,7 @@ impl Future for Stopped {
         let is_running = guard.is_running;
         drop(guard);
         if !is_running {
-            // Without a thread the executor has to come back by itself.
+            // Without a thread, the executor has to poll again by itself.
             context.waker().wake_by_ref();
         }
         drop(replaced);
@@ -111,7 +112,7 @@ impl Future for Stopped {
 }
 
 fn wait_and_wake(watch: &Mutex<Watch>) {
-    // The handler may run in any thread; it need not be this one.
+    // Block all signals here: the handlers can run in the other threads.
     let _ = nix::sys::signal::SigSet::all().thread_block();
     while !process::wait_for_stop(clock::nanos(LOOK_AGAIN)) {}
     let mut guard = lock(watch);
@@ -121,9 +122,9 @@ fn wait_and_wake(watch: &Mutex<Watch>) {
     wakers.into_values().for_each(Waker::wake);
 }
 
-/// What a worker may return: nothing, or a result. An error is printed and makes the worker count as failed.
+/// The return type of a worker's function: `()` or a `Result`. An error is printed, and the worker counts as failed.
 pub trait WorkerOutcome {
-    /// The exit code of its process.
+    /// Returns the exit code of the worker's process.
     fn exit_code(self) -> i32;
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong with a work queue, in words.
+//! Errors of a work queue.
 
 use thiserror::Error;
 
@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::api::error::{ManageError, UsageError};
 use crate::shared::error::{Unavailable, from_set_error};
 
-/// Why nothing was done to a [`WorkQueue`](crate::WorkQueue), or to an item of it.
+/// Why an operation on a [`WorkQueue`](crate::WorkQueue), or on one of its items, failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
@@ -15,46 +15,48 @@ pub enum QueueError {
     /// The set was created without a queue.
     #[error("this set has no work queue: create it with LimitSetBuilder::queue")]
     NoQueue,
-    /// More bytes than there is room for.
+    /// The bytes do not fit into an item.
     #[error(
         "{what} of {found} bytes is too long, there is room for {most}: make it shorter, put it into a file, or create \
          the queue with more"
     )]
     TooLong { what: &'static str, found: usize, most: u32 },
-    /// Nothing more can be pushed.
-    #[error(
-        "the queue was closed for good: nothing more can be pushed; remove the set and open it again for another batch"
-    )]
+    /// The queue was closed, and accepts no more items.
+    #[error("cannot push: the queue was closed for good; remove the set and open it again for another batch")]
     Closed,
-    /// All places are taken.
-    #[error("all {items} places of the queue are taken: wait, collect results, or create it with more items")]
+    /// All places of the queue are taken.
+    #[error(
+        "cannot push: all {items} places of the queue are taken; wait, collect results, or create it with more items"
+    )]
     Full { items: u32 },
-    /// There is nothing now.
-    #[error("there is nothing in the queue now: wait, or try again later")]
+    /// The queue has no item for this caller now.
+    #[error("the queue has nothing to hand out now: wait, or try again later")]
     Empty,
-    /// Time was up.
-    #[error("time was up, and the queue had nothing to offer")]
+    /// The timeout expired.
+    #[error("timed out waiting for the queue: try again, or wait longer")]
     TimedOut,
-    /// Somebody raised the [`Interrupt`](crate::Interrupt) that ends this wait.
-    #[error("the wait was interrupted, and the queue had nothing to offer")]
+    /// The program raised the [`Interrupt`](crate::Interrupt) that ends this wait.
+    #[error("the wait for the queue was interrupted: try again to go on waiting")]
     Interrupted,
-    /// The item was finished before.
-    #[error("what became of this item was said before")]
+    /// The outcome of the item was recorded before.
+    #[error("the outcome of this item was recorded before: an item is finished only once")]
     Spent,
-    /// The item is no longer with this process.
-    #[error("this item is not with this process any more: the segment was changed by somebody else")]
+    /// This process does not hold the item any more.
+    #[error("this process does not hold this item any more: another program has changed the segment")]
     NotHeld,
     /// The item, or the acquisition, belongs to the process that forked this one.
-    #[error("this was taken before a fork and belongs to the parent process")]
+    #[error("this was taken before a fork and belongs to the parent process: take another item")]
     Forked,
-    /// The set could not be asked.
-    #[error("the queue could not be asked: {0}")]
+    /// The set is unavailable.
+    #[error("cannot use the queue: {0}")]
     Unavailable(Box<Unavailable>),
     /// The set was removed.
     #[error("the set was removed, and its queue with it: open it again")]
     Removed,
     /// The set is private memory of the process that forked this one.
-    #[error("this set is private to the process that made it, and this is a forked child")]
+    #[error(
+        "this set is private to the process that made it, and this is a forked child: open one by name, or anonymous"
+    )]
     NotShared,
 }
 

@@ -1,8 +1,8 @@
-//! Wait at a queue without a thread: the same looks, for any executor.
+//! Waiting at a queue without blocking a thread, for any executor.
 //!
-//! A future looks when it is polled for the first time, and then whenever the helper thread has woken it. It holds
-//! nothing in between: what a look finds is the answer of that very poll. So there is nothing to give back when a future
-//! is dropped, and no wake is lost with it, because every change of the queue wakes all who wait.
+//! A future polls the queue when it is polled for the first time, and then whenever the helper thread has woken it. It
+//! holds nothing in between: an item that is found is returned by that very poll. So a dropped future has nothing to
+//! return, and no wake-up is lost with it, because every change of the queue wakes all waiters.
 
 use std::fmt;
 use std::future::Future;
@@ -19,21 +19,22 @@ use crate::shared::helper_thread::{self, Doorbell, Sleep, Ticket};
 use crate::sys::{clock, fork};
 
 impl WorkQueue {
-    /// As [`push`](Self::push), without blocking the thread; see [`take_async`](Self::take_async). Dropped, it has pushed
-    /// nothing.
+    /// Adds an item, as [`push`](Self::push), without blocking the thread; see [`take_async`](Self::take_async). A
+    /// future that is dropped before it completes has pushed nothing.
     ///
     /// # Errors
     ///
-    /// As `push`, when polled.
+    /// As [`push`](Self::push), when polled: [`QueueError::TooLong`], [`QueueError::Closed`], or
+    /// [`QueueError::Unavailable`].
     pub fn push_async(&self, id: u64, payload: impl Into<Vec<u8>>) -> PushFuture {
         PushFuture(Waiter::new(self, Push { id, payload: payload.into().into() }))
     }
 
-    /// As [`take`](Self::take), without blocking the thread. Needs no particular executor: one helper thread per process,
-    /// started when it is first needed, wakes whoever has to look.
+    /// Takes the next item, as [`take`](Self::take), without blocking the thread. It works with any executor: one
+    /// helper thread per process, started when it is first needed, wakes the futures that have to poll.
     ///
-    /// Dropping the future loses nothing: it has an item only when it is over, and hands it out at once. What becomes of
-    /// an item that is dropped then is said at [`WorkItem`].
+    /// Dropping the future loses nothing: it gets an item only in the poll that completes it. [`WorkItem`] says what
+    /// happens to an item that is dropped.
     ///
     /// ```
     /// use std::time::Duration;
@@ -69,26 +70,27 @@ impl WorkQueue {
     ///
     /// # Errors
     ///
-    /// As `take`, when polled.
+    /// As [`take`](Self::take), when polled: [`QueueError::Unavailable`] or [`QueueError::Removed`].
     pub fn take_async(&self) -> TakeFuture {
         TakeFuture(Waiter::new(self, Take))
     }
 
-    /// As [`collect`](Self::collect), without blocking the thread; see [`take_async`](Self::take_async). A result that is
-    /// dropped can be collected again.
+    /// Takes the oldest result, as [`collect`](Self::collect), without blocking the thread; see
+    /// [`take_async`](Self::take_async). A result that is dropped can be collected again.
     ///
     /// # Errors
     ///
-    /// As `collect`, when polled.
+    /// As [`collect`](Self::collect), when polled: [`QueueError::Unavailable`] or [`QueueError::Removed`].
     pub fn collect_async(&self) -> CollectFuture {
         CollectFuture(Waiter::new(self, Collect(Finishes::Results)))
     }
 
-    /// As [`drain`](Self::drain), without blocking the thread; see [`take_async`](Self::take_async).
+    /// Waits until all items are finished, as [`drain`](Self::drain), without blocking the thread; see
+    /// [`take_async`](Self::take_async).
     ///
     /// # Errors
     ///
-    /// As `drain`, when polled.
+    /// As [`drain`](Self::drain), when polled: [`QueueError::Unavailable`] or [`QueueError::Removed`].
     pub fn drain_async(&self) -> DrainFuture {
         DrainFuture(Waiter::new(self, Drain))
     }
@@ -125,17 +127,17 @@ macro_rules! futures {
 }
 
 futures! {
-    /// An item that is pushed when there is room; see [`WorkQueue::push_async`].
+    /// Pushes an item when there is room; see [`WorkQueue::push_async`].
     PushFuture(Push<'static>) -> ();
-    /// An item to come; see [`WorkQueue::take_async`].
+    /// Takes an item when there is one; see [`WorkQueue::take_async`].
     TakeFuture(Take) -> Option<WorkItem>;
-    /// A result to come; see [`WorkQueue::collect_async`].
+    /// Takes a result when there is one; see [`WorkQueue::collect_async`].
     CollectFuture(Collect) -> Option<Finished>;
-    /// The end of all work that was pushed; see [`WorkQueue::drain_async`].
+    /// Completes when all items are finished; see [`WorkQueue::drain_async`].
     DrainFuture(Drain) -> ();
 }
 
-/// Somebody who waits for something.
+/// A future that waits for an operation.
 struct Waiter<W> {
     queue: WorkQueue,
     op: W,
@@ -147,9 +149,9 @@ enum State {
     New,
     Waiting {
         deadline: u64,
-        /// Where the helper knows it by; not any more once it has been woken.
+        /// Identifies this waiter to the helper thread, until it is woken.
         ticket: Ticket,
-        /// The process whose helper that is.
+        /// The fork epoch of the process with that helper thread.
         epoch: u64,
     },
     Over,
@@ -174,7 +176,7 @@ impl<W: Op> Waiter<W> {
         let deadline = match &self.state {
             State::New => self.timeout.map_or(NEVER, clock::deadline),
             State::Waiting { deadline, ticket, epoch } => {
-                // In a forked child the ticket is the parent's, and somebody has to look here, too.
+                // In a forked child the ticket belongs to the parent's helper thread: poll here and get a new one.
                 let is_ours = *epoch == fork::epoch();
                 if is_ours && helper_thread::is_asleep(self.queue.set.shared(), ticket, context.waker()) {
                     return Poll::Pending;
@@ -193,7 +195,7 @@ impl<W: Op> Waiter<W> {
         }
     }
 
-    /// Looks; sleeps from then on if there is nothing.
+    /// Polls the queue. If that finds nothing, registers the waker with the helper thread.
     fn look(&self, deadline: u64, context: &Context<'_>) -> Result<Result<Ticket, W::Output>, QueueError> {
         self.op.check(&self.queue)?;
         let (seen, wakes_at) = match self.queue.poll(&self.op, deadline)? {

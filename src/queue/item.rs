@@ -1,4 +1,4 @@
-//! An item of work that somebody has: what became of it is said once, or it goes to somebody else.
+//! A work item in the hands of a worker or a collector: its outcome is recorded once, or it goes to another worker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,19 +14,18 @@ use crate::shared::deferred::DROP_LOCK_TIMEOUT;
 use crate::shared::events;
 use crate::sys::{clock, fork};
 
-/// An item of work, held by this process until it says what became of it. Dropped, or lost by a panic, it goes to
-/// somebody else, and the attempt counts; so it does if the process is killed. In a forked child it is inert.
+/// A work item, held by this process until it records the outcome. If the item is dropped, or lost by a panic, or if
+/// the process is killed, the item goes to another worker and the attempt counts. In a forked child it is inert.
 ///
-/// What cannot be done for a reason of the caller's own (a result that is too long) changes nothing: the item is still
-/// held.
+/// A call with a bad argument (a result that is too long) changes nothing: the item is still held.
 #[must_use = "dropped, the item goes to another worker"]
 pub struct WorkItem {
     held: Held,
     payload: Vec<u8>,
 }
 
-/// A finished item, held by this process until it is [forgotten](Self::forget). Dropped, or if the process is killed, it
-/// can be collected again.
+/// A finished item, held by this process until it is [forgotten](Self::forget). If it is dropped, or if the process is
+/// killed, it can be collected again.
 #[must_use = "dropped, it can be collected again"]
 pub struct Finished {
     held: Held,
@@ -34,11 +33,11 @@ pub struct Finished {
     result: Vec<u8>,
 }
 
-/// What both have in common.
+/// The common part of a [`WorkItem`] and a [`Finished`] item.
 struct Held {
     set: LimitSet,
     lease: Lease,
-    /// The process that it belongs to.
+    /// The fork epoch of the process that holds the item.
     epoch: u64,
     is_spent: bool,
 }
@@ -80,44 +79,45 @@ impl Held {
 
 impl WorkItem {
     pub(super) fn new(set: LimitSet, lease: Lease) -> Result<Self, QueueError> {
-        // From here on it goes back when it is dropped.
+        // From here on, dropping the item returns it to the queue.
         let mut item = Self { held: Held::new(set, lease), payload: Vec::new() };
         item.payload = item.held.read(Part::Payload, lease.payload_bytes)?;
         Ok(item)
     }
 
-    /// The program's own number.
+    /// Returns the number that the program gave the item.
     pub fn id(&self) -> u64 {
         self.held.lease.id
     }
 
-    /// What was pushed.
+    /// Returns the payload that was pushed.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// How often it was handed out, this time included, without the times that ended with "too many requests".
+    /// Returns how often the item was handed out, including this time, without the times that ended with "too many
+    /// requests".
     pub fn attempts(&self) -> u64 {
         self.held.lease.attempts
     }
 
-    /// How often the other side said "too many requests" to it.
+    /// Returns how often the other side answered the item's request with "too many requests".
     pub fn rate_limits(&self) -> u64 {
         self.held.lease.rate_limits
     }
 
-    /// Records that the item is done; its place is free.
+    /// Records that the item is done, and frees its place.
     ///
     /// # Errors
     ///
-    /// [`QueueError::Spent`] if something was said before; [`QueueError::Unavailable`] if the lock stays busy, and then it
-    /// is recorded as soon as it is free.
+    /// [`QueueError::Spent`] if an outcome was recorded before; [`QueueError::Unavailable`] if the lock stays busy, and
+    /// then the outcome is recorded as soon as the lock is free.
     pub fn done(&mut self) -> Result<(), QueueError> {
         self.held.end(Verdict::Done { result_bytes: None }, self.held.patience())
     }
 
-    /// Records that the item is done, with a result for whoever [collects](WorkQueue::collect) it; until then it keeps its
-    /// place.
+    /// Records that the item is done, with a result. It keeps its place until a process has
+    /// [collected](super::WorkQueue::collect) the result.
     ///
     /// # Errors
     ///
@@ -127,8 +127,8 @@ impl WorkItem {
         self.held.end(Verdict::Done { result_bytes: Some(result.len()) }, self.held.patience())
     }
 
-    /// Lets the item be tried again, by whomever, not before `after` has passed. Tried often enough, it becomes a dead
-    /// letter instead.
+    /// Returns the item to the queue, for a retry by any worker, not before `after` has passed. After too many attempts
+    /// it becomes a dead letter instead.
     ///
     /// # Errors
     ///
@@ -139,12 +139,13 @@ impl WorkItem {
         ended
     }
 
-    /// The other side answered "too many requests": ends the acquisition that the request was made with, as
+    /// Records that the other side answered "too many requests". Ends the acquisition that the request was made with,
+    /// as
     /// [`Acquisition::rate_limited`] does, pauses its set, and parks the item until the pause is over, all at one
-    /// instant. That was no attempt. If the other side says so too often, the item becomes a dead letter.
+    /// instant. This does not count as an attempt. After too many such answers the item becomes a dead letter.
     ///
-    /// If `held` is of another set than the queue, that one is paused, and the item is put off for as long. If it is of
-    /// another opening of the same set, the two happen one after the other.
+    /// If `held` belongs to another set than the queue, that set is paused, and the item is delayed for as long. If it
+    /// belongs to another opening of the same set, the set is paused first and the item is parked after that.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl WorkItem {
         retry_after: Option<Duration>,
     ) -> Result<Pause, QueueError> {
         if let Err(error) = self.held.check() {
-            // What the other side said is true all the same.
+            // The answer of the other side counts all the same.
             held.rate_limited(retry_after)?;
             return Err(error);
         }
@@ -171,7 +172,8 @@ impl WorkItem {
             if set.park_item(lease)? { pause } else { return Err(QueueError::NotHeld) }
         } else {
             let paused = held.rate_limited(retry_after);
-            // If that set cannot be told now, it will be: the item waits as long as the other side asked for.
+            // If that set is unavailable now, the report is made later. The item waits as long as the other side
+            // asked for.
             let asked = retry_after.unwrap_or_default();
             let after = paused.as_ref().map_or(asked, |pause| pause.remaining.unwrap_or_default());
             self.held.end(Verdict::Deferred { after: clock::nanos(after) }, self.held.patience())?;
@@ -184,7 +186,7 @@ impl WorkItem {
         Ok(pause)
     }
 
-    /// Gives the item up: it becomes a dead letter. `why` is kept as its result.
+    /// Gives the item up, so that it becomes a dead letter. `why` is stored as its result.
     ///
     /// # Errors
     ///
@@ -196,8 +198,8 @@ impl WorkItem {
         ended
     }
 
-    /// Gives the item to another worker, at once, as if it had not been taken: for a worker that has to stop. That was no
-    /// attempt.
+    /// Returns the item to the queue immediately, as if it had not been taken: for a worker that has to stop. This does
+    /// not count as an attempt.
     ///
     /// # Errors
     ///
@@ -206,7 +208,7 @@ impl WorkItem {
         self.held.end(Verdict::GivenBack, self.held.patience())
     }
 
-    /// Writes a result, which counts once the item is finished.
+    /// Writes a result, which takes effect when the item is finished.
     fn write(&self, what: &'static str, result: &[u8]) -> Result<(), QueueError> {
         self.held.check()?;
         let set = self.held.set.shared();
@@ -231,7 +233,7 @@ impl WorkItem {
 
 impl Drop for WorkItem {
     fn drop(&mut self) {
-        // A destructor must not hang, and has nobody to tell.
+        // A destructor must not block for long, and cannot return an error.
         let ended = self.held.end(Verdict::Abandoned, clock::nanos(DROP_LOCK_TIMEOUT));
         self.tell_if_dead(ended.is_ok() && self.is_last_attempt());
     }
@@ -245,37 +247,37 @@ impl Finished {
         Ok(finished)
     }
 
-    /// The program's own number.
+    /// Returns the number that the program gave the item.
     pub fn id(&self) -> u64 {
         self.held.lease.id
     }
 
-    /// What was pushed.
+    /// Returns the payload that was pushed.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
 
-    /// What came of it; of a dead letter that a worker gave up, why.
+    /// Returns the result; for a dead letter that a worker gave up, the reason that it gave.
     pub fn result(&self) -> &[u8] {
         &self.result
     }
 
-    /// How often it was handed out, without the times that ended with "too many requests".
+    /// Returns how often the item was handed out, without the times that ended with "too many requests".
     pub fn attempts(&self) -> u64 {
         self.held.lease.attempts
     }
 
-    /// How often the other side said "too many requests" to it.
+    /// Returns how often the other side answered the item's request with "too many requests".
     pub fn rate_limits(&self) -> u64 {
         self.held.lease.rate_limits
     }
 
-    /// Why it is a dead letter; none if it is done.
+    /// Returns why the item is a dead letter; `None` if it is done.
     pub fn reason(&self) -> Option<Reason> {
         self.held.lease.reason
     }
 
-    /// It is not needed any more; its place is free.
+    /// Removes the finished item from the queue, and frees its place.
     ///
     /// # Errors
     ///
@@ -284,7 +286,7 @@ impl Finished {
         self.held.end_collecting(Collected::Forgotten, self.held.patience())
     }
 
-    /// Lets it be collected again, as dropping it does.
+    /// Returns the finished item to the queue, to be collected again, as dropping it does.
     ///
     /// # Errors
     ///
@@ -293,7 +295,8 @@ impl Finished {
         self.held.end_collecting(Collected::PutBack, self.held.patience())
     }
 
-    /// Lets it be worked on again, with all counts at zero, behind all that wait; also in a queue that is closed.
+    /// Returns the item to the queue to be worked on again, with all counts at zero, behind all waiting items. Works
+    /// also in a closed queue.
     ///
     /// # Errors
     ///
@@ -305,7 +308,7 @@ impl Finished {
 
 impl Drop for Finished {
     fn drop(&mut self) {
-        // A destructor must not hang, and has nobody to tell.
+        // A destructor must not block for long, and cannot return an error.
         let _ = self.held.end_collecting(Collected::PutBack, clock::nanos(DROP_LOCK_TIMEOUT));
     }
 }

@@ -1,4 +1,4 @@
-//! Work that survives its worker: a bounded queue of items in the segment of a set.
+//! Work queues: a bounded queue of items in the segment of a set, which survive the death of their worker.
 
 mod error;
 mod future;
@@ -21,10 +21,10 @@ use crate::shared::work::QueueShape;
 
 /// A queue of work, shared by every process that opens the set.
 ///
-/// An item is some bytes and a number of the program's own. It is handed out to one worker at a time, which says what
-/// became of it. If the worker is killed instead, the item goes to another one. Nothing is lost, nothing is with two
-/// workers at one time, and the end of an item is recorded once; but what a worker has done before it was killed may be
-/// done again, so **an item may be worked on more than once**.
+/// An item is some bytes and a number chosen by the program. The queue hands it out to one worker at a time, which
+/// records the outcome. If the worker is killed instead, the item goes to another one. No item is lost, no two workers
+/// hold an item at the same time, and its outcome is recorded once. But a killed worker may already have done part of
+/// the work, so **an item may be worked on more than once**.
 ///
 /// ```
 /// use limitset::{CallLimit, LimitSet, QueueOptions};
@@ -65,11 +65,11 @@ pub struct WorkQueue {
 }
 
 impl LimitSet {
-    /// The work queue of the set.
+    /// Returns the work queue of the set.
     ///
     /// # Errors
     ///
-    /// [`QueueError::NoQueue`] if the set was created without one.
+    /// [`QueueError::NoQueue`] if the set was created without a queue.
     pub fn queue(&self) -> Result<WorkQueue, QueueError> {
         match self.shared().queue_shape() {
             Some(shape) => Ok(WorkQueue { set: self.clone(), shape }),
@@ -79,34 +79,34 @@ impl LimitSet {
 }
 
 impl WorkQueue {
-    /// The set that the queue belongs to.
+    /// Returns the set that the queue belongs to.
     pub fn set(&self) -> &LimitSet {
         &self.set
     }
 
-    /// Adds an item; waits while all places are taken. `id` means nothing to the queue.
+    /// Adds an item; waits while all places are taken. The queue does not interpret `id`.
     ///
     /// # Errors
     ///
-    /// [`QueueError::TooLong`] or [`QueueError::Closed`]; nothing was added then.
+    /// [`QueueError::TooLong`] or [`QueueError::Closed`], or [`QueueError::Unavailable`]; nothing was added then.
     pub fn push(&self, id: u64, payload: &[u8]) -> Result<(), QueueError> {
         self.push_within(id, payload, Timeout::Never)
     }
 
-    /// As [`push`](Self::push), for at most `timeout`.
+    /// Adds an item, as [`push`](Self::push); waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As `push`, and [`QueueError::TimedOut`].
+    /// As [`push`](Self::push), and [`QueueError::TimedOut`].
     pub fn push_timeout(&self, id: u64, payload: &[u8], timeout: Duration) -> Result<(), QueueError> {
         self.push_within(id, payload, Timeout::After(timeout))
     }
 
-    /// As [`push`](Self::push), without waiting.
+    /// Adds an item, as [`push`](Self::push), without waiting.
     ///
     /// # Errors
     ///
-    /// As `push`, and [`QueueError::Full`].
+    /// As [`push`](Self::push), and [`QueueError::Full`].
     pub fn try_push(&self, id: u64, payload: &[u8]) -> Result<(), QueueError> {
         self.push_within(id, payload, Timeout::Now)
     }
@@ -116,33 +116,33 @@ impl WorkQueue {
         pushed.ok_or_else(|| QueueError::Full { items: self.shape.items })
     }
 
-    /// Takes the next item; waits while there is none. None: the queue is [closed](Self::close), and all that was in it
-    /// is finished.
+    /// Takes the next item; waits while there is none. Returns `None` if the queue is [closed](Self::close) and all its
+    /// items are finished.
     ///
-    /// First come the items that were parked, once their pause is over, then those to be tried again whose time has come,
-    /// then the others in the order in which they were pushed.
+    /// Parked items come first, once their pause is over; then delayed items whose time has come; then the others in
+    /// the order in which they were pushed.
     ///
     /// # Errors
     ///
-    /// If the set cannot be asked.
+    /// [`QueueError::Unavailable`] or [`QueueError::Removed`].
     pub fn take(&self) -> Result<Option<WorkItem>, QueueError> {
         self.take_within(Timeout::Never)
     }
 
-    /// As [`take`](Self::take), for at most `timeout`.
+    /// Takes the next item, as [`take`](Self::take); waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As `take`, and [`QueueError::TimedOut`].
+    /// As [`take`](Self::take), and [`QueueError::TimedOut`].
     pub fn take_timeout(&self, timeout: Duration) -> Result<Option<WorkItem>, QueueError> {
         self.take_within(Timeout::After(timeout))
     }
 
-    /// As [`take`](Self::take), without waiting.
+    /// Takes the next item, as [`take`](Self::take), without waiting.
     ///
     /// # Errors
     ///
-    /// As `take`, and [`QueueError::Empty`].
+    /// As [`take`](Self::take), and [`QueueError::Empty`].
     pub fn try_take(&self) -> Result<Option<WorkItem>, QueueError> {
         self.take_within(Timeout::Now)
     }
@@ -151,43 +151,44 @@ impl WorkQueue {
         self.wait(&Take, timeout)?.ok_or(QueueError::Empty)
     }
 
-    /// Takes the oldest result that nobody has collected; waits while there is none. None: the queue is
-    /// [closed](Self::close), and no result is left or will come. Its place is free once it is
-    /// [forgotten](Finished::forget); if the collector is killed before that, somebody else gets it. So forget, or drop,
-    /// one before asking for the next: what is held may still be put back.
+    /// Takes the oldest result that was not collected yet; waits while there is none. Returns `None` if the queue is
+    /// [closed](Self::close) and no result is left or will come. The place of a result is free once it is
+    /// [forgotten](Finished::forget); if the collector is killed before that, another collector gets it. So forget or
+    /// drop a result before taking the next one: a result that is held may still be put back.
     ///
     /// # Errors
     ///
-    /// If the set cannot be asked.
+    /// [`QueueError::Unavailable`] or [`QueueError::Removed`].
     pub fn collect(&self) -> Result<Option<Finished>, QueueError> {
         self.collect_within(Finishes::Results, Timeout::Never)
     }
 
-    /// As [`collect`](Self::collect), for at most `timeout`.
+    /// Takes the oldest result, as [`collect`](Self::collect); waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As `collect`, and [`QueueError::TimedOut`].
+    /// As [`collect`](Self::collect), and [`QueueError::TimedOut`].
     pub fn collect_timeout(&self, timeout: Duration) -> Result<Option<Finished>, QueueError> {
         self.collect_within(Finishes::Results, Timeout::After(timeout))
     }
 
-    /// As [`collect`](Self::collect), without waiting.
+    /// Takes the oldest result, as [`collect`](Self::collect), without waiting.
     ///
     /// # Errors
     ///
-    /// As `collect`, and [`QueueError::Empty`].
+    /// As [`collect`](Self::collect), and [`QueueError::Empty`].
     pub fn try_collect(&self) -> Result<Option<Finished>, QueueError> {
         self.collect_within(Finishes::Results, Timeout::Now)
     }
 
-    /// Takes the oldest dead letter, without waiting: an item that was given up. It may be [forgotten](Finished::forget)
-    /// or [tried again](Finished::revive).
+    /// Takes the oldest dead letter (an item that was given up), without waiting. The caller may
+    /// [forget](Finished::forget) or [revive](Finished::revive) it. Returns `None` if the queue is closed and all its
+    /// items are finished.
     ///
     /// # Errors
     ///
-    /// [`QueueError::Empty`] if there is none but may be one later; none is given if the queue is closed and all is
-    /// finished.
+    /// [`QueueError::Empty`] if there is no dead letter now, but there may be one later; [`QueueError::Unavailable`] or
+    /// [`QueueError::Removed`].
     pub fn collect_dead(&self) -> Result<Option<Finished>, QueueError> {
         self.collect_within(Finishes::DeadLetters, Timeout::Now)
     }
@@ -196,43 +197,43 @@ impl WorkQueue {
         self.wait(&Collect(from), timeout)?.ok_or(QueueError::Empty)
     }
 
-    /// From now on nothing can be pushed, by anybody. Workers go on until all is finished.
+    /// Closes the queue: from now on no process can push items. Workers go on until all items are finished.
     ///
     /// # Errors
     ///
-    /// If the set cannot be asked.
+    /// [`QueueError::Unavailable`] or [`QueueError::Removed`].
     pub fn close(&self) -> Result<(), QueueError> {
         Ok(self.set.shared().close_queue()?)
     }
 
-    /// Waits until everything that was pushed is finished: done, or a dead letter.
+    /// Waits until all items that were pushed are finished: done, or dead letters.
     ///
     /// # Errors
     ///
-    /// If the set cannot be asked.
+    /// [`QueueError::Unavailable`] or [`QueueError::Removed`].
     pub fn drain(&self) -> Result<(), QueueError> {
         self.drain_within(Timeout::Never)
     }
 
-    /// As [`drain`](Self::drain), for at most `timeout`.
+    /// Waits until all items are finished, as [`drain`](Self::drain), for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// As `drain`, and [`QueueError::TimedOut`].
+    /// As [`drain`](Self::drain), and [`QueueError::TimedOut`].
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), QueueError> {
         self.drain_within(Timeout::After(timeout))
     }
 
     fn drain_within(&self, timeout: Timeout) -> Result<(), QueueError> {
-        // It always waits, so that there is an answer.
+        // `drain` always waits, so `wait` never returns `None`.
         self.wait(&Drain, timeout).map(drop)
     }
 
-    /// The queue at one instant.
+    /// Returns the statistics of the queue at one instant.
     ///
     /// # Errors
     ///
-    /// If the set cannot be read.
+    /// [`QueueError::Unavailable`] or [`QueueError::Removed`] if the set cannot be read.
     pub fn stats(&self) -> Result<QueueStats, QueueError> {
         self.set.stats()?.queue.ok_or(QueueError::NoQueue)
     }

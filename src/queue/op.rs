@@ -1,5 +1,5 @@
-//! The operations that a caller can wait for at a work queue: how each polls the queue, and what it returns. One
-//! implementation for threads and for futures.
+//! The operations that a caller can wait for at a work queue: how each polls the queue, and the value it returns.
+//! Threads and futures share this implementation.
 
 use std::borrow::Cow;
 
@@ -18,9 +18,9 @@ pub(super) enum Step<T> {
 
 /// An operation that a caller can wait for.
 pub(super) trait Op {
-    /// What a poll finds in the segment.
+    /// The value that a poll finds in the segment.
     type Found;
-    /// What the caller gets.
+    /// The value that the caller gets.
     type Output;
 
     /// Checks the arguments before the queue is polled.
@@ -28,10 +28,10 @@ pub(super) trait Op {
         Ok(())
     }
 
-    /// Polls the queue. An item that is found is taken.
+    /// Polls the queue. Takes the item that it finds.
     fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Self::Found>, SetError>;
 
-    /// Makes the caller's value.
+    /// Makes the caller's value from the one that was found.
     fn output(queue: &WorkQueue, found: Self::Found) -> Result<Self::Output, QueueError>;
 }
 
@@ -41,10 +41,10 @@ pub(super) struct Push<'a> {
     pub(super) payload: Cow<'a, [u8]>,
 }
 
-/// Takes an item to work on; none if none will come.
+/// Takes an item to work on; `None` if the queue is closed and no item will come.
 pub(super) struct Take;
 
-/// Takes a finished item; none if none will come.
+/// Takes a finished item; `None` if the queue is closed and no finished item will come.
 pub(super) struct Collect(pub(super) Finishes);
 
 /// Waits until everything is finished.

@@ -1,7 +1,7 @@
 //! Waiting at a work queue: poll under the lock, and sleep until there is a reason to poll again.
 //!
-//! A caller that waits has no entry in the segment: it notes what the doorbell says, polls, and sleeps unless the doorbell
-//! says something else by then. Nothing is set aside for it, so nothing has to be given back when it stops waiting.
+//! A caller that waits has no entry in the segment: it notes the value of the doorbell, polls, and sleeps unless that
+//! value has changed in the meantime. Nothing is reserved for it, so nothing has to be returned when it stops waiting.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::protocol::NEVER;
 use crate::shared::interrupt::Interrupt;
 use crate::sys::clock;
 
-/// How long to wait.
+/// How long a caller waits.
 #[derive(Clone, Copy)]
 pub(super) enum Timeout {
     Now,
@@ -23,15 +23,16 @@ pub(super) enum Timeout {
 pub(super) enum Polled<T> {
     Ready(T),
     Pending {
-        /// What the doorbell said before the poll.
+        /// The value of the doorbell before the poll.
         seen: u32,
-        /// When to poll again in any case.
+        /// The instant at which to poll again in any case.
         until: u64,
     },
 }
 
 impl WorkQueue {
-    /// Polls, and sleeps until there is a reason to poll again. None: it was not to wait.
+    /// Polls, and sleeps until there is a reason to poll again. Returns `None` if the caller does not wait and the poll
+    /// found nothing.
     pub(super) fn wait<O: Op>(&self, op: &O, timeout: Timeout) -> Result<Option<O::Output>, QueueError> {
         op.check(self)?;
         let deadline = match timeout {
@@ -54,10 +55,10 @@ impl WorkQueue {
         }
     }
 
-    /// Polls once. Time is up at `deadline`, if nothing is there by then.
+    /// Polls once. Returns [`QueueError::TimedOut`] if the poll finds nothing and `deadline` has passed.
     pub(super) fn poll<O: Op>(&self, op: &O, deadline: u64) -> Result<Polled<O::Output>, QueueError> {
         let set = self.set.shared();
-        // A dead participant may have what this caller lacks.
+        // A dead participant may hold the item that this caller needs.
         set.sweep_for_work()?;
         // Before the poll: a later change rings the doorbell.
         let seen = set.work_bell();

@@ -1,15 +1,16 @@
-//! Adopting: making a segment of a file that somebody else made and that has its name already.
+//! Adopting: making a segment of a file that another program created and that already has its name.
 //!
-//! Such a file cannot be made whole before it is seen, so its first eight bytes say how far it is. They are
-//! written in one store each, by whoever holds the init lock (byte 0 of the file), which ends with its holder:
+//! Other processes can see such a file before it is complete, so its first eight bytes state its progress. Only
+//! the holder of the init lock (byte 0 of the file) writes them, each time with one store. The kernel releases
+//! that lock when its holder dies.
 //!
-//! | first bytes | the rest | what it is | under the lock, an adopter |
+//! | first bytes | the rest | state of the file | under the lock, an adopter |
 //! | --- | --- | --- | --- |
 //! | 0 | 0 | fresh | reserves its space, writes the mark, lays out, writes the magic |
-//! | the mark | anything | left by an adopter that was killed: it was all zero before | clears it, then the same |
-//! | the magic | a segment | whole | attaches |
-//! | 0 | not all 0 | another program's | refuses |
-//! | else | | another program's | refuses |
+//! | the mark | anything | left by a killed adopter, all zero before that | clears it, then treats it as fresh |
+//! | the magic | a segment | complete | attaches |
+//! | 0 | not all 0 | another program's data | returns an error |
+//! | else | | another program's data | returns an error |
 
 use std::fs::File;
 use std::io;
@@ -28,18 +29,18 @@ use crate::sys::liveness::InitLock;
 use crate::sys::map::Map;
 use crate::sys::{clock, file, fork};
 
-/// Bytes read or cleared at a time.
+/// The number of bytes that are read or cleared at a time.
 const CHUNK: usize = 1 << 16;
 
-/// A file of somebody else, now a segment or at least beginning like one.
+/// An adopted file: it now starts with the magic of a segment, and is checked when it is attached to.
 pub(crate) struct Adopted {
     file: File,
     path: PathBuf,
 }
 
 impl Adopted {
-    /// Lays out a segment in a file of /dev/shm, unless it has one. `mapped` tells device and inode of the file
-    /// that is meant: by now the name may lead to another.
+    /// Lays out a segment in a file of /dev/shm, unless it already has one. `mapped` returns the device and inode
+    /// of the intended file: by now the name may lead to another file.
     pub(crate) fn in_shared_memory(
         options: &SegmentOptions,
         file_name: &str,
@@ -49,7 +50,7 @@ impl Adopted {
         let path = Path::new(SHARED_MEMORY).join(file_name);
         attach::prepare_forks(&path)?;
         let file = attach::open_checked(options, &path, true)?;
-        let about = file.metadata().map_err(|error| attach_io("look at", &path, error))?;
+        let about = file.metadata().map_err(|error| attach_io("stat", &path, error))?;
         let mapped = mapped().map_err(|error| attach_io("find the mapping of", &path, error))?;
         if (about.dev(), about.ino()) != mapped {
             return Err(AttachError::Removed { path }.into());
@@ -57,7 +58,7 @@ impl Adopted {
         let fresh = Fresh { file: &file, path: &path, bytes: about.len() };
         let deadline = clock::deadline(options.patience);
         loop {
-            // Not while a fork is under way: if we died, its child would keep the lock.
+            // Not during a fork: if this process died, the child would keep the lock.
             if let Some(done) = fork::without_forks(|| fresh.try_lay_out(&plan)) {
                 done?;
                 return Ok(Self { file, path });
@@ -69,7 +70,7 @@ impl Adopted {
         }
     }
 
-    /// Attaches to it, as to any other.
+    /// Attaches to the adopted file, with the same checks as for any segment.
     pub(crate) fn attach(self, options: &SegmentOptions) -> Result<Segment, CreateError> {
         let segment = attach::adopt(options, self.file, Source::File(self.path))?;
         segment.same_shape(&options.shape)?;
@@ -77,7 +78,7 @@ impl Adopted {
     }
 }
 
-/// A file that may be fresh.
+/// A file that may still have to be laid out.
 struct Fresh<'a> {
     file: &'a File,
     path: &'a Path,
@@ -85,7 +86,7 @@ struct Fresh<'a> {
 }
 
 impl Fresh<'_> {
-    /// None if somebody else is at it.
+    /// Lays out the file under the init lock. Returns `None` if another process holds that lock.
     fn try_lay_out(&self, plan: &Plan) -> Option<Result<(), CreateError>> {
         match InitLock::try_take(self.file) {
             Ok(Some(_lock)) => Some(self.lay_out(plan)),
@@ -123,7 +124,7 @@ impl Fresh<'_> {
         }
         let pieces = plan.pieces_of(self.bytes);
         for (offset, bytes) in &pieces {
-            // The header without its magic.
+            // Skip the magic: it is stored last.
             let hidden = after_first.saturating_sub(*offset);
             let bytes = usize::try_from(hidden).ok().and_then(|hidden| bytes.get(hidden..));
             self.file.write_all_at(bytes.unwrap_or_default(), offset + hidden)?;
@@ -149,7 +150,8 @@ impl Fresh<'_> {
         Ok(found)
     }
 
-    /// By reading, not through a mapping: that would fill the holes of the file, or be a SIGBUS.
+    /// Returns an error unless all bytes are zero. It reads the file instead of mapping it, because a mapping would
+    /// fill the holes of the file or raise SIGBUS.
     fn refuse_bytes_in_use(&self) -> Result<(), CreateError> {
         let mut buffer = vec![0; CHUNK];
         let mut offset = 0;
@@ -166,7 +168,7 @@ impl Fresh<'_> {
         }
     }
 
-    /// Fills the buffer as far as the file goes.
+    /// Fills the buffer up to the end of the file.
     fn read(&self, buffer: &mut [u8], offset: u64) -> Result<usize, CreateError> {
         let read = attach::read_at(self.file, buffer, offset);
         read.map_err(|error| attach_io("read", self.path, error).into())

@@ -1,7 +1,7 @@
-//! Attaching: from a name to a segment that has proved itself.
+//! Attaching: from a name to a checked segment.
 //!
-//! The file is opened with suspicion, its header is read into a copy and judged there, and only then mapped.
-//! Whether the name still leads to this file is looked at once more under the init lock, when enrolling.
+//! The file is checked before it is mapped: its type, owner and file system, then its header, which is read into a
+//! copy. Enrolment checks again, under the init lock, that the name still leads to this file.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,10 +21,10 @@ use crate::sys::liveness::Descriptors;
 use crate::sys::map::Map;
 use crate::sys::{file, fork};
 
-/// How often to start again because the name led elsewhere in between.
+/// How often attaching is retried when the name leads to another file in the meantime.
 const ATTACH_ROUNDS: usize = 8;
 
-/// Where a segment comes from.
+/// The origin of a segment's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     File(PathBuf),
@@ -33,7 +33,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// What to call it in messages.
+    /// Returns the name of the segment for messages.
     pub(crate) fn path(&self) -> PathBuf {
         match self {
             Self::File(path) => path.clone(),
@@ -50,7 +50,7 @@ pub(super) fn attach(options: &SegmentOptions, name: &OsStr) -> Result<Segment, 
         round += 1;
         let file = open_checked(options, &path, true)?;
         match adopt(options, file, Source::File(path.clone())) {
-            // Removed and perhaps created anew while we were attaching: look again.
+            // The segment was removed, and perhaps created anew, while this process attached: try again.
             Err(AttachError::Removed { .. }) if round < ATTACH_ROUNDS => {}
             done => return done,
         }
@@ -64,7 +64,7 @@ pub(super) fn observe(options: &SegmentOptions, name: &OsStr) -> Result<Observer
     Ok(Observer { view: Arc::new(view) })
 }
 
-/// Removes a segment without becoming a participant: there may be no slot left.
+/// Removes a segment without becoming a participant, because all slots may be taken.
 pub(super) fn remove(options: &SegmentOptions, name: &OsStr) -> Result<(), AttachError> {
     let path = Place::of(name)?.path;
     let file = open_checked(options, &path, true)?;
@@ -76,7 +76,7 @@ pub(super) fn remove(options: &SegmentOptions, name: &OsStr) -> Result<(), Attac
     removed
 }
 
-/// Makes a segment of an open file, and this process a participant of it.
+/// Makes a segment of an open file, and enrols this process.
 pub(super) fn adopt(options: &SegmentOptions, file: File, source: Source) -> Result<Segment, AttachError> {
     enrolled(options, view(options, file, source, true)?)
 }
@@ -97,7 +97,7 @@ fn enrolled(options: &SegmentOptions, view: View) -> Result<Segment, AttachError
 fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Result<View, AttachError> {
     let path = source.path();
     prepare_forks(&path)?;
-    let bytes = file.metadata().map_err(|error| attach_io("look at", &path, error))?.len();
+    let bytes = file.metadata().map_err(|error| attach_io("stat", &path, error))?.len();
     let mut start = vec![0; HEADER_BYTES as usize];
     let read = read_at(&file, &mut start, 0).map_err(|error| attach_io("read", &path, error))?;
     let malformed = |what| AttachError::Malformed { path: path.clone(), what };
@@ -113,15 +113,15 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
         _ => None,
     };
     let descriptors = Descriptors::new(file, name, map.range(), write);
-    let descriptors = descriptors.map_err(|error| attach_io("look at", &path, error))?;
+    let descriptors = descriptors.map_err(|error| attach_io("stat", &path, error))?;
     let machine = crate::sys::machine::Machine { descriptors: Some(descriptors), ..options.machine() };
     Ok(View { map, checked, machine, source, definition })
 }
 
-/// Reads what the set was declared as, and compares it with what the header says.
+/// Reads the definition of the set, and compares its counts with the header.
 fn definition(file: &File, checked: &Checked) -> io::Result<Result<Option<Arc<Definition>>, Malformed>> {
     let Some(region) = &checked.definition else { return Ok(Ok(None)) };
-    // No larger than the file, whose size the header was checked against.
+    // The region is no longer than the file: the header was checked against the file's size.
     let mut bytes = vec![0; usize::try_from(region.length).unwrap_or(0)];
     let read = read_at(file, &mut bytes, region.offset)?;
     let found = Definition::decode(bytes.get(..read).unwrap_or_default()).and_then(|it| {
@@ -141,7 +141,7 @@ pub(super) fn prepare_forks(path: &Path) -> Result<(), AttachError> {
     })
 }
 
-/// Fills the buffer as far as the file goes.
+/// Fills the buffer up to the end of the file. Returns the number of bytes read.
 pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
@@ -155,7 +155,7 @@ pub(super) fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result
     Ok(filled)
 }
 
-/// Opens a file that may be a segment; everything but its bytes is judged here.
+/// Opens a file that may be a segment, and checks its type, owner and file system.
 pub(super) fn open_checked(options: &SegmentOptions, path: &Path, write: bool) -> Result<File, AttachError> {
     let owned = path.to_owned();
     let not_a_file = |found| AttachError::NotAFile { path: path.to_owned(), found };
@@ -169,7 +169,7 @@ pub(super) fn open_checked(options: &SegmentOptions, path: &Path, write: bool) -
         _ if error.raw_os_error() == Some(libc::ENXIO) => not_a_file("a socket or device"),
         _ => attach_io("open", path, error),
     })?;
-    let about = file.metadata().map_err(|error| attach_io("look at", path, error))?;
+    let about = file.metadata().map_err(|error| attach_io("stat", path, error))?;
     let kind = about.file_type();
     if kind.is_dir() {
         return Err(not_a_file("a directory"));
@@ -188,7 +188,7 @@ pub(super) fn open_checked(options: &SegmentOptions, path: &Path, write: bool) -
     Ok(file)
 }
 
-/// Refuses file systems whose locks and mappings are not shared by all who use them.
+/// Returns an error for file systems whose locks and mappings are not shared by all processes.
 pub(super) fn refuse_file_system(file: &File, path: &Path) -> Result<(), AttachError> {
     let found = file::unsuitable_file_system(file);
     match found.map_err(|error| attach_io("find the file system of", path, error))? {

@@ -11,7 +11,7 @@ impl Time for Clock {
         match self {
             Self::Monotonic => clock::monotonic(),
             Self::Coarse => clock::coarse(),
-            // In the segment.
+            // A manual clock is a word in the segment.
             Self::Manual => 0,
         }
     }
@@ -20,7 +20,7 @@ impl Time for Clock {
         match self {
             Self::Monotonic => reading,
             Self::Coarse => {
-                // Its next step may be late, and who looks before it looks in vain.
+                // The next step of the coarse clock may be late. A poll before it would come too early.
                 let step = clock::coarse_step();
                 reading.saturating_add(step).max(clock::monotonic().saturating_add(step / 2))
             }
@@ -30,7 +30,7 @@ impl Time for Clock {
 }
 
 impl Clock {
-    /// How far it may be behind when it is read: who waits by another clock has to wait so much longer.
+    /// Returns how far a reading may lag behind real time. A wait by another clock has to last that much longer.
     pub(crate) fn lag(self) -> u64 {
         if self == Self::Coarse { clock::coarse_step() } else { 0 }
     }

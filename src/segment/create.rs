@@ -1,8 +1,9 @@
-//! Creating a segment: complete or absent.
+//! Creating a segment: the name leads to a complete segment, or does not exist.
 //!
-//! The file is made without a name, reserved, filled, given its permissions, and only then linked to its
-//! name. Whoever sees the name sees a whole segment; a creator that dies leaves nothing. Space is reserved
-//! with `fallocate`, because on a full tmpfs growing the file succeeds and the first touch is a SIGBUS.
+//! The creator makes a file without a name, reserves its space, fills it, sets its permissions, and only then links
+//! it to its name. A process that sees the name sees a complete segment, and a creator that dies leaves nothing.
+//! Space is reserved with `fallocate`, because on a full tmpfs growing the file succeeds and the first access
+//! raises SIGBUS.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Permissions};
@@ -19,14 +20,14 @@ use crate::segment::error::{BadOption, CreateError};
 use crate::sys::map::Map;
 use crate::sys::{clock, file};
 
-/// How often `open` starts again because the segment appeared or vanished in between.
+/// How often `open` retries when the segment is created or removed at the same time.
 const OPEN_ROUNDS: usize = 8;
 
 pub(super) fn create(options: &SegmentOptions, name: &OsStr) -> Result<Segment, CreateError> {
     let place = Place::of(name)?;
     make(options, &place)?;
     let segment = attach::attach(options, name)?;
-    // By now the name may be somebody else's segment.
+    // By now another process may have removed the segment and created one of its own under the name.
     segment.same_definition(&options.shape)?;
     segment.same_shape(&options.shape)?;
     Ok(segment)
@@ -38,7 +39,7 @@ pub(super) fn open(options: &SegmentOptions, name: &OsStr) -> Result<Segment, Cr
     Ok(segment)
 }
 
-/// Whatever is there under the name, or a segment as described.
+/// Attaches to the segment under the name, whatever its definition. Creates it as described if there is none.
 pub(super) fn attach_or_make(options: &SegmentOptions, name: &OsStr) -> Result<Segment, CreateError> {
     let place = Place::of(name)?;
     options.check()?;
@@ -90,12 +91,12 @@ pub(super) fn plan(options: &SegmentOptions) -> Result<Plan, BadOption> {
     })
 }
 
-/// Makes the file and gives it its name; [`CreateError::Exists`] if somebody else has it.
+/// Creates the file and links it to its name. Returns [`CreateError::Exists`] if the name is taken.
 fn make(options: &SegmentOptions, place: &Place) -> Result<(), CreateError> {
     let plan = plan(options)?;
     let path = &place.path;
     if fs::symlink_metadata(path).is_ok() {
-        // Only saves work: the answer that counts is the one of `link` below.
+        // An early exit that saves work; the `link` below decides.
         return Err(CreateError::Exists { path: path.clone() });
     }
     let taken = match file::create_unnamed(place.directory()) {
@@ -128,7 +129,7 @@ fn make(options: &SegmentOptions, place: &Place) -> Result<(), CreateError> {
     Ok(())
 }
 
-/// Everything that has to be right before the file gets its name.
+/// Fills the file and sets its group and mode, before it gets its name.
 fn prepare(options: &SegmentOptions, file: &File, plan: &Plan, place: &Place) -> Result<(), CreateError> {
     let path = &place.path;
     attach::refuse_file_system(file, path)?;
@@ -137,7 +138,7 @@ fn prepare(options: &SegmentOptions, file: &File, plan: &Plan, place: &Place) ->
         let path = path.clone();
         file::set_group(file, group).map_err(|source| CreateError::Group { path, group, source })?;
     }
-    // Explicitly, so that the umask has no say; after the group, because changing it may drop bits.
+    // Explicitly, because the umask must not apply; after the group, because changing the group may clear bits.
     file.set_permissions(Permissions::from_mode(options.mode))
         .map_err(|error| attach_io("set the mode of", path, error))?;
     if !place.is_named {
@@ -151,7 +152,7 @@ fn fill(file: &File, plan: &Plan, path: &Path) -> Result<(), CreateError> {
     written.map_err(out_of_space(path, plan.total_bytes))
 }
 
-/// What it means that `needed` bytes could not be reserved.
+/// Returns the error for a failure to reserve `needed` bytes.
 pub(super) fn out_of_space(path: &Path, needed: u64) -> impl Fn(io::Error) -> CreateError {
     move |error| match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
@@ -161,7 +162,7 @@ pub(super) fn out_of_space(path: &Path, needed: u64) -> impl Fn(io::Error) -> Cr
     }
 }
 
-/// A file name that is removed again, whatever happens; only a kill can leave it.
+/// A temporary file name, removed on drop. It stays behind only if the process is killed.
 struct Temporary(PathBuf);
 
 impl Temporary {

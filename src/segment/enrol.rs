@@ -1,8 +1,8 @@
 //! Enrolment: becoming a participant, when attaching and at the first use after a fork.
 //!
-//! One process enrols at a time, under the init lock: take a slot's byte, bump its generation, say who we are,
-//! return what the slot's last owner left behind. Whoever finds nobody else enrolled also cleans up after all
-//! the others, and takes the set's clock over into this boot and time namespace.
+//! One process enrols at a time, under the init lock: it takes a slot lock, increments the generation of the slot,
+//! writes its identity, and returns what the slot's last owner held. A process that finds no other participant also
+//! reaps all dead participants, and adjusts the set's clock to this boot and time namespace.
 
 use std::fs;
 use std::io;
@@ -28,24 +28,25 @@ use crate::sys::machine::Machine;
 use crate::sys::ofd::Identity;
 use crate::sys::{barrier, clock, fork};
 
-/// Between the first two tries at the init lock: the kernel has no timed wait for locks of this kind.
+/// The pause between the first two tries at the init lock. The kernel has no timed wait for locks of this kind.
 pub(super) const INIT_LOCK_PAUSE: Duration = Duration::from_micros(500);
-/// Later pauses grow to this: hundreds who try every half millisecond leave no processor to the one who enrols.
+/// Later pauses grow to this: hundreds of processes that try every half millisecond would leave no processor to the
+/// one that enrols.
 const LONGEST_INIT_LOCK_PAUSE: Duration = Duration::from_millis(40);
 
-/// So many slots are tried one after the other, whoever has them.
+/// This many slots are tried one after the other, whether or not they seem to be in use.
 const FEW_SLOTS: u32 = 64;
 
-/// This process's name in a segment. All zero before the first enrolment.
+/// The participant that this process is in a segment. All zero before the first enrolment.
 pub(crate) struct Enrolment {
-    /// How long to wait for somebody who is alive.
+    /// The lock timeout: how long to wait for a living lock holder.
     patience: Duration,
-    /// Whether to be able to lend our life to a command.
+    /// Whether this process can hand its slot off to a command.
     lends_life: bool,
     patience_nanos: u64,
     /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
     turn: ForkLock,
-    /// The epoch the other fields belong to: in a forked child they are the parent's.
+    /// The fork epoch of the fields below. In a forked child they belong to the parent.
     epoch: AtomicU64,
     slot: AtomicU32,
     generation: AtomicU64,
@@ -78,7 +79,7 @@ impl Enrolment {
 }
 
 impl Inner {
-    /// Who this process is. Usually two loads; enrols after a fork.
+    /// Returns the participant that this process is. Usually two loads; enrols after a fork.
     #[inline(always)]
     pub(crate) fn me(&self) -> Result<Participant, AttachError> {
         match self.enrolment.current() {
@@ -93,7 +94,8 @@ impl Inner {
         if let Some(me) = self.enrolment.current() {
             return Ok(me);
         }
-        // Before the first lock. Threads make it slow, once in the life of a process: before the init lock, too.
+        // Before the first lock. Other threads make it slow, once in the life of a process, so it is done without the
+        // init lock.
         barrier::register();
         let Some(descriptors) = &self.view.machine.descriptors else {
             return self.enrol_privately();
@@ -107,21 +109,21 @@ impl Inner {
         if !alone {
             self.check_time_namespace()?;
         }
-        // The kernel looks through all locks for each byte that is asked for, so of many bytes first those that
-        // nobody seems to have.
+        // The kernel searches all locks for each byte that is tried. So if there are many slots, those that seem
+        // unused are tried first.
         let unused = (FEW_SLOTS + 1..=slots).filter(|slot| self.view.seems_unused(*slot));
         let in_turn = (1..=slots.min(FEW_SLOTS)).chain(unused).chain(FEW_SLOTS + 1..=slots);
         let claimed = own.claim(in_turn).map_err(|error| attach_io("lock a slot of", &path, error))?;
         let (slot, pin) = claimed.ok_or(AttachError::TooManyParticipants { path, slots })?;
         let me = self.view.introduce(slot)?;
-        // Nobody may use the name before it is certain that we keep it.
+        // No thread may use the slot before it is certain that this process keeps it.
         self.view.clean_up(me, alone, deadline).map_err(|fault| self.attach_error(fault))?;
         own.keep(pin, self.enrolment.lends_life);
         self.enrolment.publish(me);
         Ok(me)
     }
 
-    /// Private memory has one participant for ever: the process that made it.
+    /// Enrols in private memory, whose only participant is the process that made it.
     fn enrol_privately(&self) -> Result<Participant, AttachError> {
         if self.enrolment.epoch.load(Acquire) != 0 {
             return Err(AttachError::NotShared);
@@ -131,7 +133,7 @@ impl Inner {
         Ok(me)
     }
 
-    /// Becomes nobody: what this process held under its name is a dead one's as soon as nothing holds the slot's byte.
+    /// Gives up the slot. What this process held counts as held by a dead participant as soon as the slot lock is free.
     /// The next use enrols anew.
     pub(crate) fn leave(&self, descriptors: &Descriptors) {
         let _turn = self.enrolment.turn.lock();
@@ -150,31 +152,31 @@ impl Inner {
         self.enrolment.patience_nanos
     }
 
-    /// When an operation on the segment as a whole gives up.
+    /// Returns the instant at which an operation on the whole segment gives up.
     pub(crate) fn deadline(&self) -> u64 {
         clock::deadline(self.enrolment.patience)
     }
 
-    /// What a fault during such an operation means.
+    /// Converts a fault during such an operation into its error.
     pub(crate) fn attach_error(&self, fault: Fault) -> AttachError {
         self.view.attach_error(fault, self.enrolment.patience)
     }
 
-    /// Under the init lock: is this still the segment that the name leads to?
+    /// Checks that the name still leads to this segment. The caller holds the init lock.
     fn check_still_there(&self, descriptors: &Descriptors) -> Result<(), AttachError> {
         let Source::File(path) = &self.view.source else { return Ok(()) };
         let removed = || AttachError::Removed { path: path.clone() };
         self.view.look_at_name().map_err(|fault| self.attach_error(fault))?;
         let is_first = self.enrolment.epoch.load(Acquire) == 0;
-        // After a fork the name may be out of reach (chroot, another mount namespace); the count above is
-        // what is left then.
+        // After a fork the name may be out of reach (chroot, another mount namespace). Then only the link count above
+        // can be checked.
         let leads_here = leads_to(path, descriptors);
         if is_first && !leads_here {
             return Err(removed());
         }
         if self.view.is_closed()? {
-            // Whoever removed it died before unlinking: finish that, or nobody could use the name again. First
-            // tell those who use blocks it had not closed yet, or both segments would hand out permits.
+            // The remover died before unlinking the name: unlink it, or the name could not be used again. First close
+            // the blocks that the remover had not closed yet, or both segments would hand out permits.
             self.view.close_all();
             if leads_here {
                 let _ = fs::remove_file(path);
@@ -188,7 +190,7 @@ impl Inner {
         let state = self.view.state()?;
         let found = state.words.get(StateMap::TIME_NAMESPACE).map_or(0, |word| word.load(Relaxed));
         let expected = clock::time_namespace();
-        // 0 is a process that cannot see its own namespace.
+        // 0 stands for a process that cannot see its own namespace.
         if found != expected && found != 0 && expected != 0 {
             return Err(AttachError::TimeNamespace { path: self.view.path(), found, expected });
         }
@@ -198,7 +200,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // In a forked child that never enrolled, the name is the parent's.
+        // In a forked child that never enrolled, the slot belongs to the parent.
         if let Some(me) = self.enrolment.current()
             && let Some(pid) = self.view.slot_words(me.slot).get(offset_of!(SlotIdentity, pid) / 8)
         {
@@ -211,7 +213,8 @@ impl Drop for Inner {
 }
 
 impl View {
-    /// Takes the init lock, through a description of our own, waiting for others at most `patience`.
+    /// Takes the init lock, through an open file description of its own. Waits for other processes for at most
+    /// `patience`.
     pub(super) fn init_lock<'a>(
         &self,
         descriptors: &'a Descriptors,
@@ -239,13 +242,13 @@ impl View {
         }
     }
 
-    /// Whether a slot has nobody's number in it: nobody has had it, or the last one left in order.
+    /// Returns whether a slot contains no process number: it was never used, or its last owner has detached.
     fn seems_unused(&self, slot: u32) -> bool {
         let pid = self.slot_words(slot).get(offset_of!(SlotIdentity, pid) / 8);
         pid.is_some_and(|pid| pid.load(Relaxed) == 0)
     }
 
-    /// Bumps the generation of a slot whose byte we hold, and says who we are.
+    /// Increments the generation of a slot whose lock this process holds, and writes its identity.
     fn introduce(&self, slot: u32) -> Result<Participant, AttachError> {
         let damaged = || AttachError::Damaged {
             path: self.path(),
@@ -267,7 +270,8 @@ impl View {
         Ok(me)
     }
 
-    /// Returns what our predecessor in the slot held; if nobody else is there, what anybody held.
+    /// Returns what the previous owner of the slot held. If there is no other participant, returns what all others
+    /// held.
     fn clean_up(&self, me: Participant, alone: bool, deadline: u64) -> Result<(), Fault> {
         self.clean_up_set(me, alone, deadline)?;
         for (region, holdings) in self.semaphores() {
@@ -303,18 +307,18 @@ impl View {
             rebase(&mut change, clock)?;
             change.commit();
         }
-        // Our predecessor may have held what others wait for.
+        // The previous owner of the slot may have held units that waiters need.
         let now = engine.now(&guard, clock.reading())?;
         engine.serve(&mut guard, u64::MAX, now)
     }
 
-    /// Whether the segment was removed.
+    /// Returns whether the segment was removed.
     pub(crate) fn is_closed(&self) -> Result<bool, AttachError> {
         Ok(self.state()?.closed.load(Relaxed) != 0)
     }
 
-    /// Notices that somebody unlinked the file behind our back: then this is no longer the segment that others
-    /// find under the name, and limits kept in both would add up. Everybody here is told.
+    /// Closes the segment if its file was unlinked without a removal. New processes no longer find this segment under
+    /// the name, and the limits of both segments would add up.
     pub(crate) fn look_at_name(&self) -> Result<(), Fault> {
         let (Source::File(_), Some(descriptors)) = (&self.source, &self.machine.descriptors) else {
             return Ok(());
@@ -326,27 +330,27 @@ impl View {
         Ok(())
     }
 
-    /// Tells everybody that the segment is removed, without its locks: for a name that somebody else took.
+    /// Closes all blocks and wakes all waiters, without taking any lock.
     pub(super) fn close_all(&self) {
         for block in self.blocks().filter_map(|region| self.try_block(region)) {
             block.close_unlocked();
         }
         let table = self.table();
         if let Ok(engine) = self.engine(&table) {
-            // Fails for damaged words only, whose waiters find out when their slice is over.
+            // Fails only if words are damaged; the waiters then notice the removal at their next poll.
             let _ = engine.ring_all();
         }
     }
 }
 
-/// Whether a path leads to the file that these descriptors are of.
+/// Returns whether a path leads to the file of these descriptors.
 pub(super) fn leads_to(path: &Path, descriptors: &Descriptors) -> bool {
     fs::symlink_metadata(path)
         .is_ok_and(|found| Identity { device: found.dev(), inode: found.ino() } == descriptors.identity())
 }
 
-/// After a reboot or in another time namespace the clock reads differently: set time goes on where it
-/// stopped, so that nobody gains and nothing expires early.
+/// Adjusts the clock offset after a reboot or in another time namespace, where the clock reads differently. Set time
+/// goes on where it stopped, so that no caller gains units and nothing expires early.
 fn rebase(change: &mut Transaction<'_, '_, Machine>, kind: Clock) -> Result<(), Fault> {
     let [boot_a, boot_b] = clock::boot_id();
     let now_here = [
@@ -356,18 +360,18 @@ fn rebase(change: &mut Transaction<'_, '_, Machine>, kind: Clock) -> Result<(), 
     ];
     let mut moved = false;
     for (word, value) in now_here {
-        // 0 is what we cannot see. Then nothing is taken over: decisions never go back behind the latest
-        // instant, so that a clock that starts anew stands still for a while and gives nobody anything.
+        // 0 stands for a value that this process cannot see. Then the offset stays: decisions never go back behind the
+        // latest instant, so a clock that starts anew stands still for a while and grants no extra units.
         if value != 0 && change.get(word)? != value {
             moved = true;
             change.set(word, value)?;
         }
     }
-    // A clock that the program moves is in the segment, and has not changed.
+    // A manual clock is a word in the segment, and has not changed.
     if moved && kind != Clock::Manual {
         let now = change.get(StateMap::LAST_NOW)?;
         change.set(StateMap::CLOCK_OFFSET, now.wrapping_sub(clock::monotonic()))?;
-        // Windows follow the wall clock again, and never back: a window that was counted does not begin anew.
+        // Windows follow the wall clock again, but never go back: a window that was counted does not begin anew.
         let wall_offset = clock::unix_nanos().saturating_sub(now).max(change.get(StateMap::WALL_OFFSET)?);
         change.set(StateMap::WALL_OFFSET, wall_offset)?;
     }

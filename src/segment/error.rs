@@ -1,6 +1,7 @@
-//! Errors: what was found, what was expected, what to do.
+//! Errors of segments. A message states the failure, the cause, and a remedy.
 //!
-//! One enum per kind of operation. Nothing here is a refusal by a limit: those are answers.
+//! One enum per kind of operation. None of them is a denial by a limit: a denial is an answer, not an error of
+//! the segment.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,13 +16,13 @@ pub use crate::format::error::{BadOption, Malformed};
 /// A segment name against the rules.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "segment name {name:?} {why}; a name is 1-200 of A-Z a-z 0-9 . _ - and does not start with . or -, \
-     and anything with a / is a file path"
+    "invalid segment name {name:?}: it {why}; use 1-200 of A-Z a-z 0-9 . _ -, not starting with . or -, or a file \
+     path with a /"
 )]
 pub struct BadName {
     /// The name given.
     pub name: String,
-    /// What is wrong with it.
+    /// The rule that the name breaks.
     pub why: &'static str,
 }
 
@@ -32,7 +33,7 @@ impl BadName {
     }
 }
 
-/// Why a segment could not be attached to, or no longer be used by this process.
+/// Why this process cannot attach to a segment, or can no longer use it.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
@@ -40,64 +41,64 @@ pub enum AttachError {
     /// The name is against the rules.
     #[error(transparent)]
     Name(#[from] BadName),
-    /// There is no such segment.
-    #[error("there is no segment {}: create it first, or open it with its definition", path.display())]
+    /// No segment has this name.
+    #[error("segment {} not found: create it first, or open it with its definition", path.display())]
     NotFound { path: PathBuf },
-    /// There is something else than a file.
-    #[error("{} is {found}, a segment is a regular file: use another name", path.display())]
+    /// The path does not lead to a regular file.
+    #[error("cannot use {}: it is {found}, not a regular file; use another name", path.display())]
     NotAFile { path: PathBuf, found: &'static str },
-    /// This user may not.
-    #[error("this user may not {access} {}: ask its owner to do it, or for mode 660 and a common group",
-        path.display())]
+    /// This user has no permission for the access.
+    #[error("cannot {access} {}: this user has no permission; ask its owner to do it, or for mode 660 and a \
+        common group", path.display())]
     Permission { path: PathBuf, access: &'static str },
     /// The file system does not share memory or locks reliably.
-    #[error("{} is on {found}, where locks and mappings are not shared reliably: use /dev/shm or a local \
-        file system", path.display())]
+    #[error("cannot use {}: it is on {found}, which does not share locks and mappings reliably; use /dev/shm or a \
+        local file system", path.display())]
     FileSystem { path: PathBuf, found: &'static str },
-    /// It belongs to another user.
-    #[error("{} belongs to user {found}, this process runs as {expected}: it may have been planted there; \
-        allow it with any_owner if it is meant to be shared", path.display())]
+    /// The segment belongs to another user.
+    #[error("cannot use {}: it belongs to user {found}, this process runs as user {expected}, and another user may \
+        have planted it; allow it with any_owner if it is meant to be shared", path.display())]
     Owner { path: PathBuf, found: u32, expected: u32 },
-    /// The bytes are no segment that this build can use.
-    #[error("{} cannot be used: {what}", path.display())]
+    /// The bytes are not a segment that this build can use.
+    #[error("cannot use {}: {what}", path.display())]
     Malformed { path: PathBuf, what: Malformed },
-    /// It was declared otherwise.
-    #[error("{} has {found}, this program asks for {expected}: give both the same definition, or attach \
-        without one", path.display())]
+    /// The segment was created with another definition.
+    #[error("cannot use {}: it has {found}, this program asks for {expected}; give both the same definition, or \
+        attach without one", path.display())]
     Differs { path: PathBuf, found: String, expected: String },
-    /// It is a segment without a set of limits.
-    #[error("{} keeps no set of limits: it is a plain segment; open it as one, or use another name",
-        path.display())]
+    /// The segment contains no set of limits.
+    #[error("cannot use {} as a set: it is a plain segment without limits; open it as a segment, or use another \
+        name", path.display())]
     NotASet { path: PathBuf },
-    /// Another process was in the middle of opening it for too long.
-    #[error("{} was still being opened by another process after {waited:?}: try again, or find out who is \
-        stopped there", path.display())]
+    /// Another process held the init lock for too long.
+    #[error("cannot use {}: another process was still opening it after {waited:?}; try again, or look for a \
+        stopped process", path.display())]
     Busy { path: PathBuf, waited: Duration },
     /// All slots are taken by living processes.
-    #[error("all {slots} participant slots of {} are taken by living processes: create it with more slots",
-        path.display())]
+    #[error("cannot attach to {}: all {slots} participant slots are taken by living processes; create it with more \
+        slots", path.display())]
     TooManyParticipants { path: PathBuf, slots: u32 },
-    /// It is in use where the clock reads differently.
-    #[error("{} is in use in time namespace {found}, this process is in {expected}, where the clock differs: \
-        run all its users in one time namespace", path.display())]
+    /// The segment is in use in another time namespace, where the clock reads differently.
+    #[error("cannot attach to {}: it is in use in time namespace {found}, this process is in {expected}, where the \
+        clock differs; run all its users in one time namespace", path.display())]
     TimeNamespace { path: PathBuf, found: u64, expected: u64 },
-    /// It was removed.
+    /// The segment was removed.
     #[error("{} was removed: open it again", path.display())]
     Removed { path: PathBuf },
-    /// Words in it make no sense.
+    /// The segment contains impossible values.
     #[error("{} is damaged: {what}; stop its users and remove it", path.display())]
     Damaged { path: PathBuf, what: Damage },
-    /// It is private memory of the process that forked this one.
+    /// The segment is private memory of the process that forked this one.
     #[error(
-        "this segment is private memory and was not carried over a fork: create it in each process, or \
-        use a named or anonymous one"
+        "this segment is private memory of the parent process, and a fork does not share it: create one in each \
+        process, or use a named or anonymous one"
     )]
     NotShared,
     /// The kernel is too old.
     #[error("this kernel cannot {what}: limitset needs Linux 4.14 or newer")]
     Unsupported { what: &'static str },
     /// The system reported an error.
-    #[error("could not {doing} {}: {source}", path.display())]
+    #[error("cannot {doing} {}: {source}", path.display())]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
 }
 
@@ -131,24 +132,24 @@ impl AttachError {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum CreateError {
-    /// An option out of bounds.
+    /// An option is out of bounds.
     #[error(transparent)]
     Option(#[from] BadOption),
-    /// There is one of that name.
-    #[error("{} exists already: attach to it, or remove it first", path.display())]
+    /// A segment of that name exists.
+    #[error("cannot create {}: it exists already; attach to it, or remove it first", path.display())]
     Exists { path: PathBuf },
     /// The file system is full.
-    #[error("the file system of {} has no room for {needed} bytes: make room, or ask for fewer slots, \
+    #[error("cannot create {}: its file system has no room for {needed} bytes; make room, or ask for fewer slots, \
         waiters and items", path.display())]
     NoSpace { path: PathBuf, needed: u64 },
     /// The mapping to be adopted is too small.
-    #[error("{} has {found} bytes, this definition needs {needed}: make the mapping that large, or ask for \
-        fewer slots, waiters and items", path.display())]
+    #[error("cannot adopt {}: it has {found} bytes, this definition needs {needed}; make the mapping that large, or \
+        ask for fewer slots, waiters and items", path.display())]
     TooSmall { path: PathBuf, found: u64, needed: u64 },
-    /// It could not be given to the group.
-    #[error("could not give {} to group {group}: {source}; the creator must belong to it", path.display())]
+    /// The file could not be given to the group.
+    #[error("cannot give {} to group {group}: {source}; the creator must belong to the group", path.display())]
     Group { path: PathBuf, group: u32, source: io::Error },
-    /// The segment is there (made now, or by somebody else) but could not be attached to.
+    /// The segment exists (created now, or by another process), but this process cannot attach to it.
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
@@ -177,57 +178,60 @@ impl From<BadName> for CreateError {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum Damage {
-    /// The undo journal names what is not there.
+    /// The undo journal names an entry or a word that does not exist.
     #[error("its undo journal names entry or word {found}, the last possible is {most}")]
     Journal { found: u64, most: u64 },
-    /// The lock was found in other hands.
+    /// The lock was taken from a living holder.
     #[error("the lock was taken from this process while it was alive")]
     Deposed,
-    /// A word beyond the end.
-    #[error("word {index} of a block with {words} words was asked for")]
+    /// A word beyond the end of its block was requested.
+    #[error("word {index} was requested from a block of {words} words")]
     OutOfRange { index: usize, words: usize },
 }
 
-/// Why a mutex or semaphore could not do what was asked.
+/// Why an operation on a mutex or a semaphore failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "the messages name every field")]
 pub enum SyncError {
     /// The segment has no such region, or one of another kind.
-    #[error("{found}, not a {expected}: check the label and the definition of the segment")]
+    #[error("expected a {expected}, found {found}: check the label and the definition of the segment")]
     NoSuchRegion { found: String, expected: &'static str },
-    /// Somebody who is alive held the lock for too long.
-    #[error("the lock was held by another participant (slot {slot}, process {pid}) when time was up")]
+    /// A living participant held the lock for too long.
+    #[error(
+        "cannot take the lock: process {pid} (slot {slot}) held it for the whole lock timeout; try again, or check \
+        whether that process is stopped"
+    )]
     Busy { slot: u32, pid: u64 },
-    /// Not enough permits came free in time.
-    #[error("{wanted} permits wanted, {available} free when time was up")]
+    /// Too few permits were released in time.
+    #[error("timed out: {wanted} permits requested, {available} free; try again, or wait longer")]
     TimedOut { wanted: u64, available: u64 },
-    /// Not enough permits are free now.
-    #[error("{wanted} permits wanted, {available} free")]
+    /// Too few permits are free now.
+    #[error("denied: {wanted} permits requested, {available} free; wait, or try again later")]
     NotAvailable { wanted: u64, available: u64 },
-    /// There are not that many permits in all.
-    #[error("{wanted} permits wanted, but there are only {capacity} in all: it can never succeed")]
+    /// The request exceeds the capacity of the semaphore.
+    #[error("{wanted} permits requested, the semaphore has only {capacity} in all: ask for fewer")]
     Never { wanted: u64, capacity: u64 },
-    /// No permit was asked for.
-    #[error("0 permits were asked for: ask for 1 or more")]
+    /// The request was for 0 permits.
+    #[error("0 permits requested: ask for 1 or more")]
     Nothing,
-    /// A word beyond those that the mutex guards.
-    #[error("word {index} was asked for, the mutex guards {words}")]
+    /// The index is beyond the words that the mutex guards.
+    #[error("word {index} requested, the mutex guards {words} words: use a smaller index")]
     OutOfRange { index: usize, words: usize },
     /// One update changed more words than can be undone.
     #[error("one update changed more than {most} words: split it")]
     TooManyChanges { most: usize },
     /// The guard belongs to the process that forked this one.
-    #[error("this guard was made before a fork and belongs to the parent process: take the lock anew")]
+    #[error("this guard was made before a fork and belongs to the parent process: lock again")]
     Forked,
     /// The segment was removed.
     #[error("the segment was removed: open it again")]
     Removed,
-    /// Words in the segment make no sense.
+    /// The segment contains impossible values.
     #[error("the segment is damaged: {0}; stop its users and remove it")]
     Damaged(#[from] Damage),
-    /// This process cannot take part.
-    #[error("this process could not enrol: {0}")]
+    /// This process cannot become a participant.
+    #[error("cannot enrol this process: {0}")]
     Enrol(#[from] AttachError),
 }
 

@@ -1,14 +1,15 @@
-//! Names that nobody chose: for sets that a program makes for its own processes and does not name.
+//! Generated names, for sets that a program makes for its own processes and does not name.
 
 use super::Segment;
 use crate::sys::clock;
 
-/// What every generated name starts with.
+/// The prefix of every generated name.
 const GENERATED: &str = "auto-";
 
 impl Segment {
-    /// A name that nobody else has, `auto-<pid>-<random hex>`: for a program that shares a set among its processes and
-    /// has no name for it. `limitset gc` removes such sets when nobody is attached; no other name is ever removed so.
+    /// Returns a unique name, `auto-<pid>-<random hex>`, for a program that shares a set among its processes and has
+    /// no name for it. `limitset gc` removes such sets when no process is attached. It never removes a set with
+    /// another name.
     ///
     /// ```
     /// use limitset::Segment;
@@ -22,7 +23,7 @@ impl Segment {
         format!("{GENERATED}{}-{random:016x}", std::process::id())
     }
 
-    /// Whether a name is of the form that [`generated_name`](Self::generated_name) makes.
+    /// Returns whether a name has the form that [`generated_name`](Self::generated_name) makes.
     pub fn is_generated_name(name: &str) -> bool {
         let rest = name.strip_prefix(GENERATED).and_then(|rest| rest.split_once('-'));
         rest.is_some_and(|(pid, random)| {

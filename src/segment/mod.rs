@@ -1,18 +1,18 @@
-//! Attach: segments by name, by path, without a name, or in private memory.
+//! Segments: created, attached to and removed by name, by path, without a name, or in private memory.
 //!
 //! ```text
-//! name       which file a name is
-//! generated  names that nobody chose
-//! options    what a segment shall be
-//! create     complete or absent
-//! adopt      a file of somebody else becomes a segment
+//! name       the file that a name stands for
+//! generated  generated names
+//! options    counts, regions, permissions and timeouts of a segment
+//! create     a new segment, complete before it has its name
+//! adopt      another program's file becomes a segment
 //! attach     from a name to a checked mapping
-//! view       regions of a checked mapping, as the protocol wants them
-//! bound      those regions, kept beside the mapping
+//! view       the regions of a checked mapping, as the protocol needs them
+//! clock      the clock of a set
 //! enrol      becoming a participant; again after a fork
-//! lend       a command that keeps its participant alive
-//! remove     so that everybody notices
-//! observer   looking without taking part
+//! remove     closing a segment for all its users
+//! observer   reading a segment without becoming a participant
+//! error      errors of all of these
 //! ```
 
 #[cfg(feature = "shared_memory")]
@@ -53,10 +53,10 @@ pub use self::observer::{Listed, LockStatistics, Observer, ParticipantInfo, Segm
 pub use self::options::SegmentOptions;
 pub(crate) use self::view::View;
 
-/// Mapped memory that any number of processes share, this one being a participant.
+/// Mapped memory that any number of processes share, with this process as a participant.
 ///
-/// Cheap to clone; clones are the same participant. All threads of a process may use it. After a fork the
-/// child becomes a participant of its own at its first use.
+/// It is cheap to clone, and clones are the same participant. All threads of a process may use it. After a fork,
+/// the child becomes a participant of its own at its first use.
 ///
 /// ```
 /// use limitset::Segment;
@@ -72,14 +72,14 @@ pub struct Segment {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// A mapping and this process's name in it.
+/// A mapping, and the participant that this process is in it.
 pub(crate) struct Inner {
     enrolment: Enrolment,
     pub(crate) view: View,
 }
 
 impl Segment {
-    /// Describes a segment, to create it or attach to it.
+    /// Returns default options, to create a segment or attach to one.
     pub fn options() -> SegmentOptions {
         SegmentOptions::default()
     }
@@ -94,19 +94,21 @@ impl Segment {
         SegmentOptions::default().observe(name)
     }
 
-    /// Removes a segment: every further operation on it, by whomever, answers that it was removed; sleepers
-    /// wake with that answer; the name is free again.
+    /// Removes a segment. Every further operation on it, in any process, returns an error that it was removed.
+    /// Sleepers wake with that error. The name is free again.
     pub fn remove(name: impl AsRef<OsStr>) -> Result<(), AttachError> {
         SegmentOptions::default().remove(name)
     }
 
-    /// Removes this segment; see [`remove`](Self::remove). One without a name only answers that from now on.
+    /// Removes this segment; see [`remove`](Self::remove). A segment without a name is only closed: further
+    /// operations return that error.
     pub fn remove_here(&self) -> Result<(), AttachError> {
         self.inner.me()?;
         self.inner.remove()
     }
 
-    /// The named segments of this machine, with what each says about itself or why it cannot be read.
+    /// Returns the named segments of this machine, each with the facts in its header or the reason why it cannot
+    /// be read.
     pub fn list() -> Result<Vec<Listed>, AttachError> {
         let unreadable = |error| attach_io("list", Path::new(SHARED_MEMORY), error);
         let mut found = Vec::new();
@@ -121,12 +123,12 @@ impl Segment {
         Ok(found)
     }
 
-    /// Whether other processes can take part: all but private memory.
+    /// Returns whether other processes can attach: true for all segments but those in private memory.
     pub fn is_shared(&self) -> bool {
         self.inner.view.machine.descriptors.is_some()
     }
 
-    /// The name by which other processes find it; its path, if it is not a name. None if it has none.
+    /// Returns the name by which other processes find the segment, or its path. `None` if it has neither.
     pub fn name(&self) -> Option<PathBuf> {
         let Source::File(path) = &self.inner.view.source else { return None };
         let name = path.strip_prefix(SHARED_MEMORY).ok().and_then(Path::to_str);
@@ -134,55 +136,55 @@ impl Segment {
         Some(name.map_or_else(|| path.clone(), PathBuf::from))
     }
 
-    /// Path of the file a name stands for.
+    /// Returns the path of the file that a name stands for.
     pub fn path_of(name: impl AsRef<OsStr>) -> Result<PathBuf, crate::segment::error::BadName> {
         Ok(Place::of(name)?.path)
     }
 
-    /// The plain words with this label, for the program's own atomics: no lock, no journal.
+    /// Returns the plain words with this label, for the program's own atomics: no lock, no journal.
     pub fn words(&self, label: &str) -> Result<&[AtomicU64], SyncError> {
         self.inner.me()?;
         self.inner.view.plain_words(label)
     }
 
-    /// What the segment says about itself.
+    /// Returns the facts in the segment's header.
     pub fn info(&self) -> SegmentInfo {
         self.inner.view.info()
     }
 
-    /// Who is attached. A forked child that cannot enrol takes everybody to be alive.
+    /// Returns the attached processes. A forked child that cannot enrol treats every participant as alive.
     pub fn participants(&self) -> Vec<ParticipantInfo> {
-        // Only who is somebody can judge who is dead.
+        // Only a participant can tell which other participants are dead.
         let _ = self.inner.me();
         self.inner.view.participants()
     }
 
-    /// This process's name in the segment; enrols if that has not happened since the last fork.
+    /// Returns the participant that this process is. Enrols first, unless it has done so since the last fork.
     #[inline(always)]
     pub fn participant(&self) -> Result<Participant, AttachError> {
         self.inner.me()
     }
 
-    /// The set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
+    /// Returns the set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
     /// versioning.
     #[doc(hidden)]
     pub fn state_block(&self) -> Result<(Block<'_, Machine>, crate::protocol::Holdings), AttachError> {
         Ok((self.inner.view.state()?, self.inner.view.table().holdings()))
     }
 
-    /// How long an operation without a time of its own waits for a lock, in nanoseconds.
+    /// Returns the lock timeout of an operation without a timeout of its own, in nanoseconds.
     #[inline]
     pub(crate) fn patience(&self) -> u64 {
         self.inner.patience()
     }
 
-    /// The same, for whoever takes a lock.
+    /// Returns the lock timeout of an operation without a timeout of its own, as the protocol takes it.
     #[inline]
     pub(crate) fn until(&self) -> Until {
         Until::Within(self.patience())
     }
 
-    /// When an operation without a time of its own gives up on a lock.
+    /// Returns the instant at which an operation without a timeout of its own gives up on a lock.
     pub(crate) fn deadline(&self) -> u64 {
         self.inner.deadline()
     }
@@ -191,7 +193,7 @@ impl Segment {
         &self.inner.view
     }
 
-    /// Whether an existing segment is declared as the set that this program describes.
+    /// Checks that an existing segment has the definition that this program describes.
     pub(crate) fn same_definition(&self, wanted: &Shape) -> Result<(), AttachError> {
         let (Some(wanted), Some(found)) = (&wanted.definition, &self.inner.view.definition) else {
             return Ok(());
@@ -206,7 +208,8 @@ impl Segment {
         }
     }
 
-    /// Whether an existing segment is what this program describes; the first difference is the error.
+    /// Checks that an existing segment has the counts and regions that this program describes. The error is the first
+    /// difference.
     pub(crate) fn same_shape(&self, wanted: &Shape) -> Result<(), AttachError> {
         let header = &self.inner.view.checked.header;
         let differs = |found: String, expected: String| {
@@ -265,7 +268,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// An input or output error of attaching, with what was being done.
+/// Makes the error of a failed system call on a segment's file. `doing` is the verb of the message.
 pub(crate) fn attach_io(doing: &'static str, path: &Path, source: io::Error) -> AttachError {
     AttachError::Io { doing, path: path.to_owned(), source }
 }

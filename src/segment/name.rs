@@ -1,13 +1,13 @@
-//! Names: how a segment is called, and which file that is.
+//! Names of segments, and the file that each name stands for.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::segment::error::BadName;
 
-/// Where named segments live.
+/// The directory of named segments.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
-/// What their file names start with.
+/// The prefix of their file names.
 pub(crate) const PREFIX: &str = "limitset.";
 const MAX_NAME: usize = 200;
 
@@ -15,12 +15,12 @@ const MAX_NAME: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) path: PathBuf,
-    /// In /dev/shm: gone at the next boot anyway, so nothing is synced to disk.
+    /// Whether the file is in /dev/shm. Such a file is gone at the next boot, so nothing is synced to disk.
     pub(crate) is_named: bool,
 }
 
 impl Place {
-    /// `openai` is /dev/shm/limitset.openai; anything with a slash is a path.
+    /// Returns the place of a name: `openai` is /dev/shm/limitset.openai; anything with a slash is a path.
     pub(crate) fn of(name: impl AsRef<OsStr>) -> Result<Self, BadName> {
         let name = name.as_ref();
         let text = name.to_string_lossy();
@@ -33,7 +33,7 @@ impl Place {
             if path.file_name().is_none() || text.ends_with('/') {
                 return bad("names a directory");
             }
-            // Absolute, so that a later `chdir` does not change which file this is.
+            // Absolute, so that a later `chdir` does not change which file the path leads to.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
             return Ok(Self { path, is_named: false });
         }
@@ -53,7 +53,7 @@ impl Place {
         Ok(Self { path, is_named: true })
     }
 
-    /// Directory the file is in.
+    /// Returns the directory of the file.
     pub(crate) fn directory(&self) -> &Path {
         match self.path.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -1,4 +1,4 @@
-//! Looking at a segment: without a slot, without a lock, without the right to write.
+//! Reading a segment without a slot, without a lock, and without write access.
 
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -13,41 +13,41 @@ use crate::format::slots::SlotIdentity;
 use crate::protocol::{Env, Fault, Participant, semaphore};
 use crate::segment::error::{AttachError, SyncError};
 
-/// Looks at a block before giving up on a living writer, in each of [`ROUNDS`] rounds.
+/// How often a block is read in each of [`ROUNDS`] rounds, before the reader gives up on a living writer.
 const TRIES: u32 = 1_000;
-/// Rounds, with a rest between them in which a writer that lost its CPU can go on.
+/// The number of rounds. A writer that lost its CPU can go on in the rest between two rounds.
 const ROUNDS: u32 = 50;
 const REST: Duration = Duration::from_millis(1);
 
-/// A segment attached to for reading only.
+/// A segment that is open for reading only.
 #[derive(Clone)]
 pub struct Observer {
     pub(super) view: Arc<View>,
 }
 
-/// What a segment says about itself.
+/// The facts in a segment's header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SegmentInfo {
-    /// Its file, or a word in parentheses if it has none.
+    /// The path of the file, or a word in parentheses for a segment without one.
     pub path: PathBuf,
-    /// Version of its format.
+    /// The version of the format.
     pub format_version: u32,
-    /// Its size.
+    /// The size of the segment.
     pub bytes: u64,
-    /// Random number that tells it from an earlier segment of the same name.
+    /// A random number that tells the segment from an earlier one of the same name.
     pub instance: [u8; 16],
-    /// When it was made.
+    /// The time of creation.
     pub created: SystemTime,
-    /// Process that made it.
+    /// The process that created the segment.
     pub creator_pid: u32,
-    /// User that made it.
+    /// The user that created the segment.
     pub creator_uid: u32,
     /// How many processes can be attached.
     pub slots: u32,
-    /// How many limits it has room for.
+    /// How many limits the segment has room for.
     pub limits: u32,
-    /// How many blocked acquirers it has room for.
+    /// How many waiters the segment has room for.
     pub waiters: u32,
 }
 
@@ -55,19 +55,19 @@ pub struct SegmentInfo {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ParticipantInfo {
-    /// Its slot.
+    /// The slot of the process.
     pub slot: u32,
-    /// Which owner of the slot it is.
+    /// Tells successive owners of the slot apart.
     pub generation: u64,
-    /// Process number, in its own PID namespace.
+    /// The process number, in its own PID namespace.
     pub pid: u64,
-    /// That namespace.
+    /// The inode of that namespace.
     pub pid_namespace: u64,
-    /// User.
+    /// The user that the process runs as.
     pub uid: u64,
-    /// Name, at most 16 bytes.
+    /// The name of the process, at most 16 bytes.
     pub command: String,
-    /// When it enrolled.
+    /// The time at which the process enrolled.
     pub enrolled: SystemTime,
 }
 
@@ -75,33 +75,33 @@ pub struct ParticipantInfo {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name.
+    /// The name of the segment.
     pub name: String,
-    /// What it says about itself, or why it cannot be used.
+    /// The facts in its header, or why it cannot be used.
     pub info: Result<SegmentInfo, AttachError>,
 }
 
-/// A semaphore at one instant.
+/// The state of a semaphore at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SemaphoreState {
-    /// How many permits it has.
+    /// How many permits the semaphore has.
     pub capacity: u64,
-    /// How many are taken.
+    /// How many permits are taken.
     pub taken: u64,
-    /// Who holds how many, the dead included whose permits nobody has returned yet.
+    /// The holders and how many permits each has, including dead participants that were not reaped yet.
     pub holders: Vec<(Participant, u64)>,
 }
 
-/// What a lock has seen of deaths. Never reset.
+/// How often a lock was recovered from a dead holder. The counts are never reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockStatistics {
-    /// How often it was taken from a dead holder.
+    /// How often the lock was taken from a dead holder.
     pub steals: u64,
-    /// How many of those had left an update half done, which was then undone.
+    /// How many of those holders had left an update half done, which was then rolled back.
     pub rollbacks: u64,
-    /// How often an unlock found it in other hands. Anything but 0 is a defect worth a report.
+    /// How often an unlock found another owner in the lock. Anything but 0 is a defect worth a report.
     pub deposed: u64,
 }
 
@@ -110,22 +110,22 @@ impl Observer {
         &self.view
     }
 
-    /// What the segment says about itself.
+    /// Returns the facts in the segment's header.
     pub fn info(&self) -> SegmentInfo {
         self.view.info()
     }
 
-    /// Who is attached.
+    /// Returns the attached processes.
     pub fn participants(&self) -> Vec<ParticipantInfo> {
         self.view.participants()
     }
 
-    /// The words that a mutex guards, as they were at one instant.
+    /// Returns the words that a mutex guards, as they were at one instant.
     pub fn mutex(&self, label: &str) -> Result<Vec<u64>, SyncError> {
         self.view.snapshot(&self.view.region(label, RegionKind::Mutex, "mutex")?)
     }
 
-    /// A semaphore as it was at one instant.
+    /// Returns the state of a semaphore at one instant.
     pub fn semaphore(&self, label: &str) -> Result<SemaphoreState, SyncError> {
         self.view.semaphore_state(&self.view.region(label, RegionKind::Semaphore, "semaphore")?)
     }
@@ -173,12 +173,12 @@ impl View {
         })
     }
 
-    /// All words of a block at one instant. A living writer is given time to finish.
+    /// Returns all words of a block at one instant. Gives a living writer time to finish.
     pub(crate) fn snapshot(&self, region: &RegionEntry) -> Result<Vec<u64>, SyncError> {
         self.snapshot_of(region, usize::MAX)
     }
 
-    /// The words that tell how the set stands, without those of single waiters and items.
+    /// Returns the set's words at one instant, without those of single waiters and items.
     pub(crate) fn set_words(&self) -> Result<Vec<u64>, SyncError> {
         self.snapshot_of(&self.checked.state, self.state_map().words_before_links() as usize)
     }

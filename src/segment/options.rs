@@ -1,4 +1,4 @@
-//! What a segment shall be: counts, regions, permissions, patience.
+//! Options of a segment: counts, regions, permissions, lock timeout.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use crate::sys::machine::Machine;
 
 /// Describes a segment, then creates it or attaches to it.
 ///
-/// Counts, regions and permissions matter to whoever creates the segment; patience and trust to everybody.
+/// Counts, regions and permissions apply when the segment is created. The lock timeout and the check of the owner
+/// apply to each process that opens it.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct SegmentOptions {
@@ -55,19 +56,19 @@ impl Default for SegmentOptions {
 }
 
 impl SegmentOptions {
-    /// How many processes can be attached at one time: 1 to 4095, 256 unless set.
+    /// Sets how many processes can be attached at one time: 1 to 4095, 256 unless set.
     pub fn slots(mut self, slots: u32) -> Self {
         self.shape.slots = slots;
         self
     }
 
-    /// How many blocked acquirers there is room for: at most 65536, 1024 unless set.
+    /// Sets how many waiters there is room for: at most 65536, 1024 unless set.
     pub fn waiters(mut self, waiters: u32) -> Self {
         self.shape.waiters = waiters;
         self
     }
 
-    /// Room for limits without a definition of them. For model checks and crash tests; not covered by semantic
+    /// Makes room for limits without a definition of them. For model checks and crash tests; not covered by semantic
     /// versioning.
     #[doc(hidden)]
     pub fn limits(mut self, limits: u32) -> Self {
@@ -95,55 +96,56 @@ impl SegmentOptions {
         self
     }
 
-    /// Permissions of the file: 0600 unless set. Whoever can read it can block enrolment by holding locks on
-    /// it, so nothing beyond a trusted group should be allowed in.
+    /// Sets the permissions of the file: 0600 unless set. A process that can read the file can block enrolment by
+    /// holding locks on it, so allow no more than a trusted group.
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = mode;
         self
     }
 
-    /// Group of the file, for sharing with mode 0660.
+    /// Sets the group of the file, for sharing with mode 0660.
     pub fn group(mut self, group: u32) -> Self {
         self.group = Some(group);
         self
     }
 
-    /// Accepts a segment that belongs to another user. Without it such a segment is refused, because it may
-    /// have been planted under our name.
+    /// Accepts a segment that belongs to another user. Otherwise opening such a segment is an error, because the
+    /// other user may have planted it under the expected name.
     pub fn any_owner(mut self, yes: bool) -> Self {
         self.any_owner = yes;
         self
     }
 
-    /// How long an operation waits for a lock that a living process does not give up, because it is stopped
-    /// or being debugged, before it answers that it is busy: 5 seconds unless set. Operations that were given
-    /// a time of their own use that instead.
+    /// Sets the lock timeout: how long an operation waits for a lock whose living holder does not release it, because
+    /// it is stopped or being debugged, before it returns that the lock is busy. 5 seconds unless set. An operation
+    /// with a timeout of its own uses that instead.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// How long this process waits for a lock before it asks whether the holder has died: 5 ms unless set.
-    /// Bounds how long a death can hold up others; only deaths ever depend on it.
+    /// Sets how long this process waits for a lock before it checks whether the holder has died: 5 ms unless set.
+    /// It bounds how long a dead holder can delay others, and has no other effect.
     pub fn lock_slice(mut self, slice: Duration) -> Self {
         self.lock_slice = slice;
         self
     }
 
-    /// How long this process sleeps before it looks for permits of the dead: 100 ms unless set.
+    /// Sets how long this process sleeps before it looks for permits of dead participants: 100 ms unless set.
     pub fn doorbell_slice(mut self, slice: Duration) -> Self {
         self.doorbell_slice = slice;
         self
     }
 
-    /// Prepares this process to lend its life to a command; see [`Segment::spawn_lending_life`]. It costs one open
-    /// descriptor. A child made by a bare `clone`, not by `fork`, inherits it, and then hides this process's death.
+    /// Prepares this process for a slot handoff to a command; see [`Segment::spawn_lending_life`]. It costs one open
+    /// descriptor. A child made by a bare `clone`, not by `fork`, inherits that descriptor, and then hides the death of
+    /// this process.
     pub fn lends_life(mut self, yes: bool) -> Self {
         self.lends_life = yes;
         self
     }
 
-    /// How many bytes such a segment has.
+    /// Returns how many bytes a segment with these options has.
     pub fn bytes(&self) -> Result<u64, BadOption> {
         Ok(create::plan(self)?.total_bytes)
     }
@@ -153,8 +155,8 @@ impl SegmentOptions {
         create::create(self, name.as_ref())
     }
 
-    /// Attaches to a segment, creating it first if it does not exist. One that exists must have the counts
-    /// and regions described here.
+    /// Attaches to a segment, creating it first if it does not exist. An existing segment must have the counts and
+    /// regions described here.
     pub fn open(&self, name: impl AsRef<OsStr>) -> Result<Segment, CreateError> {
         create::open(self, name.as_ref())
     }
@@ -164,7 +166,7 @@ impl SegmentOptions {
         attach::attach(self, name.as_ref())
     }
 
-    /// Attaches for reading only: no slot is taken and nothing in the segment can be changed.
+    /// Attaches for reading only: takes no slot and cannot change the segment.
     pub fn observe(&self, name: impl AsRef<OsStr>) -> Result<Observer, AttachError> {
         attach::observe(self, name.as_ref())
     }
@@ -174,19 +176,19 @@ impl SegmentOptions {
         attach::remove(self, name.as_ref())
     }
 
-    /// Creates a segment without a name, for this process and those it forks. It cannot be truncated, and is
-    /// gone with the last of them.
+    /// Creates a segment without a name, for this process and the processes that it forks. It cannot be truncated,
+    /// and disappears with the last of them.
     pub fn anonymous(&self) -> Result<Segment, CreateError> {
         create::anonymous(self)
     }
 
-    /// Creates a segment in private memory, for the threads of this process alone. In a forked child it
-    /// answers [`AttachError::NotShared`].
+    /// Creates a segment in private memory, for the threads of this process alone. In a forked child its operations
+    /// return [`AttachError::NotShared`].
     pub fn private(&self) -> Result<Segment, CreateError> {
         create::private(self)
     }
 
-    /// As [`open`](Self::open), but whatever is there under the name will do.
+    /// As [`open`](Self::open), but accepts an existing segment with any counts and regions.
     pub(crate) fn attach_or_make(&self, name: &OsStr) -> Result<Segment, CreateError> {
         create::attach_or_make(self, name)
     }

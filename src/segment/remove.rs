@@ -1,10 +1,12 @@
-//! Removing a segment, so that everybody notices.
+//! Removing a segment, so that all its users notice.
 //!
-//! Under the init lock, which keeps newcomers out: every block is marked as closed and sleepers are woken; then
-//! the name is unlinked. The marks are set without the blocks' locks. They go one way only and guard no words, and
-//! a lock that somebody holds for long, or is stopped in, must not leave a segment half removed: those whose
-//! blocks are still open would go on beside a new segment of the same name. Whoever is killed between the marks
-//! and the unlinking leaves work that the next to attach finishes.
+//! The remover holds the init lock, so that no process can enrol meanwhile. It marks every block as closed and wakes
+//! the sleepers; then it unlinks the name.
+//!
+//! The marks are set without the blocks' locks. They are never cleared, and no word depends on them. A lock holder that
+//! is slow or stopped must not leave a segment half removed: users of the blocks that are still open would go on beside
+//! a new segment of the same name. If the remover is killed between the marks and the unlinking, the next process that
+//! attaches finishes the removal.
 
 use std::fs;
 use std::io;
@@ -23,7 +25,7 @@ use crate::segment::error::AttachError;
 use crate::sys::liveness::Descriptors;
 
 impl View {
-    /// Removes the segment. One thread at a time per process, by the caller's care.
+    /// Removes the segment. The caller makes sure that only one thread of the process does so at a time.
     pub(super) fn remove(&self, patience: Duration) -> Result<(), AttachError> {
         let Some(descriptors) = &self.machine.descriptors else {
             self.close_all();
@@ -42,12 +44,12 @@ impl View {
 
 fn remove_name(path: &Path, descriptors: &Descriptors, close_all: impl Fn()) -> Result<(), AttachError> {
     if !leads_to(path, descriptors) {
-        // Somebody else's segment has the name by now.
+        // Another segment has the name by now.
         close_all();
         return Ok(());
     }
-    if !may_unlink(path).map_err(|error| attach_io("look at the directory of", path, error))? {
-        // Before anything is closed: a segment that is dead but keeps its name would be worse than none.
+    if !may_unlink(path).map_err(|error| attach_io("stat the directory of", path, error))? {
+        // Checked before any block is closed: a closed segment that keeps its name would block the name.
         return Err(AttachError::Permission { path: path.to_owned(), access: "unlink" });
     }
     close_all();
@@ -57,7 +59,7 @@ fn remove_name(path: &Path, descriptors: &Descriptors, close_all: impl Fn()) -> 
     }
 }
 
-/// Whether this process may take the name away. In a directory with the sticky bit, such as /dev/shm, only the
+/// Returns whether this process may unlink the name. In a directory with the sticky bit, such as /dev/shm, only the
 /// owner of the file or of the directory may.
 fn may_unlink(path: &Path) -> io::Result<bool> {
     let directory = Place { path: path.to_owned(), is_named: false };

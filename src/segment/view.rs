@@ -1,7 +1,7 @@
-//! A mapped, checked segment: regions as the protocol wants them.
+//! A mapped, checked segment: regions as the protocol needs them.
 //!
-//! The directory was checked when attaching and is kept in a copy of our own, so offsets and lengths used
-//! here cannot change under us. The words behind them can, at any time.
+//! Attaching checked the directory and made a private copy of it, so the offsets and lengths used here cannot
+//! change. The words in the regions can change at any time.
 
 use std::mem::offset_of;
 use std::path::PathBuf;
@@ -22,13 +22,13 @@ use crate::segment::error::{AttachError, Damage, SyncError};
 use crate::sys::machine::Machine;
 use crate::sys::map::Map;
 
-/// What attaching yields, for participants and observers alike.
+/// The result of attaching, for participants and observers.
 pub(crate) struct View {
     pub(crate) map: Map,
     pub(crate) checked: Checked,
     pub(crate) machine: Machine,
     pub(crate) source: Source,
-    /// What the set was declared as, read once when attaching.
+    /// The definition of the set, read once when attaching.
     pub(crate) definition: Option<Arc<Definition>>,
 }
 
@@ -46,13 +46,13 @@ impl View {
         Slots::new(&self.machine, self.map.words64(self.checked.slots.offset, words), SLOT_WORDS)
     }
 
-    /// All words of one slot.
+    /// Returns all words of one slot.
     pub(crate) fn slot_words(&self, slot: u32) -> &[AtomicU64] {
         let offset = u64::from(slot.saturating_sub(1)) * size_of::<SlotIdentity>() as u64;
         self.map.words64(self.checked.slots.offset + offset, SLOT_WORDS)
     }
 
-    /// The set's words, as its rules want them.
+    /// Returns the engine on the set's words.
     pub(crate) fn engine<'a>(&'a self, table: &'a Table) -> Result<Engine<'a, Machine>, AttachError> {
         Ok(Engine::new(self.state()?, self.waiters(), table).with_items(self.items()))
     }
@@ -85,7 +85,7 @@ impl View {
         }
     }
 
-    /// The doorbells of waiters, and of participants.
+    /// Returns the doorbells of waiters, and those of participants.
     fn bells(&self) -> [&[AtomicU32]; 2] {
         let (header, region) = (&self.checked.header, &self.checked.waiters);
         let waiters = waiters::stride(header.limits) * u64::from(header.waiters);
@@ -101,9 +101,9 @@ impl View {
         Ok(Block { bells: self.bells(), ..self.block(&self.checked.state)? })
     }
 
-    /// The block in a region.
+    /// Returns the block in a region.
     pub(crate) fn block(&self, region: &RegionEntry) -> Result<Block<'_, Machine>, AttachError> {
-        // Cannot fail after `Header::check`; if it does, that is our defect, not a reason to panic.
+        // Cannot fail after `Header::check`. A failure would be a defect of this crate, but no reason to panic.
         self.try_block(region).ok_or_else(|| AttachError::Damaged {
             path: self.path(),
             what: Damage::OutOfRange { index: 0, words: 0 },
@@ -113,7 +113,7 @@ impl View {
     pub(crate) fn try_block(&self, region: &RegionEntry) -> Option<Block<'_, Machine>> {
         let word = |offset: usize| self.map.words64(region.offset + offset as u64, 1).first();
         let half = |offset: usize| self.map.words32(region.offset + offset as u64, 1).first();
-        // A longer one would have words whose number does not fit.
+        // The index of a word in a longer journal would not fit into an entry.
         let journal_words = (region.journal_entries as usize * 2).min(MAX_JOURNAL_WORDS);
         let journal_end = HEAD_BYTES + u64::from(region.journal_entries) * JOURNAL_ENTRY_BYTES;
         let block: Block<'_, Machine> = Block {
@@ -136,7 +136,7 @@ impl View {
         is_whole.then_some(block)
     }
 
-    /// The region with this label.
+    /// Returns the region with this label.
     pub(crate) fn region(
         &self,
         label: &str,
@@ -147,19 +147,19 @@ impl View {
         match found {
             Some((kind, entry)) if *kind == wanted => Ok(*entry),
             Some((kind, _)) => {
-                Err(SyncError::NoSuchRegion { found: format!("{label:?} is a {}", name_of(*kind)), expected })
+                Err(SyncError::NoSuchRegion { found: format!("{} {label:?}", name_of(*kind)), expected })
             }
-            None => Err(SyncError::NoSuchRegion { found: format!("there is no region {label:?}"), expected }),
+            None => Err(SyncError::NoSuchRegion { found: format!("no region {label:?}"), expected }),
         }
     }
 
-    /// Every semaphore, and where it keeps who holds what.
+    /// Returns every semaphore, and the place of its holdings.
     pub(crate) fn semaphores(&self) -> impl Iterator<Item = (RegionEntry, Holdings)> {
         let semaphores = self.checked.labelled.iter().filter(|(kind, _)| *kind == RegionKind::Semaphore);
         semaphores.map(|(_, entry)| (*entry, crate::protocol::semaphore::HOLDINGS))
     }
 
-    /// What the set's limits are; without a definition, so many permits.
+    /// Returns the table of the set's limits. Without a definition, all limits are permits.
     pub(crate) fn table(&self) -> Table {
         let (map, clock) = (self.state_map(), self.checked.clock);
         match &self.definition {
@@ -168,19 +168,19 @@ impl View {
         }
     }
 
-    /// Every block.
+    /// Returns the regions of all blocks.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = &RegionEntry> {
         let labelled = self.checked.labelled.iter().filter(|(kind, _)| kind.is_block());
         std::iter::once(&self.checked.state).chain(labelled.map(|(_, entry)| entry))
     }
 
-    /// Words the program uses as it likes.
+    /// Returns the words of a region for the program's own use.
     pub(crate) fn plain_words(&self, label: &str) -> Result<&[AtomicU64], SyncError> {
         let region = self.region(label, RegionKind::Words, "region of words")?;
         Ok(self.map.words64(region.offset, region.words as usize))
     }
 
-    /// What a fault means to whoever is attaching.
+    /// Converts a fault into the error of a process that attaches.
     pub(crate) fn attach_error(&self, fault: Fault, waited: std::time::Duration) -> AttachError {
         let path = self.path();
         match fault {
@@ -190,7 +190,7 @@ impl View {
         }
     }
 
-    /// What a fault means to whoever uses a mutex or semaphore.
+    /// Converts a fault into the error of a mutex or semaphore.
     pub(crate) fn sync_error(&self, fault: Fault) -> SyncError {
         match fault {
             Fault::Busy { slot } => SyncError::Busy { slot, pid: self.pid_of(slot) },

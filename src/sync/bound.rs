@@ -1,4 +1,4 @@
-//! A block's words, found once and kept beside the segment that they are in.
+//! A block whose words are looked up once and stored together with their segment.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ self_cell!(
     }
 );
 
-/// A block, and the segment that it is in.
+/// A block and the segment that contains it.
 #[derive(Clone)]
 pub(crate) struct BoundBlock {
     cell: Arc<BlockCell>,

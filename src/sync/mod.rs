@@ -1,8 +1,8 @@
 //! Locks and permits that survive the death of any holder, for use in any segment.
 //!
-//! The limiter itself is made of these parts, and they are useful alone: a [`SharedMutex`] guards words that
-//! several processes update together, all or none; a [`SharedSemaphore`] hands out permits that return when
-//! their holder dies, at whatever instruction.
+//! The limiter itself is made of these parts, and they are useful alone. A [`SharedMutex`] guards words that
+//! several processes update together, all or none. A [`SharedSemaphore`] hands out permits that return when their
+//! holder dies, at any instruction.
 
 mod bound;
 mod mutex;
@@ -17,13 +17,13 @@ use crate::segment::Segment;
 use crate::segment::error::SyncError;
 
 impl Segment {
-    /// The mutex with this label.
+    /// Returns the mutex with this label.
     pub fn mutex(&self, label: &str) -> Result<SharedMutex, SyncError> {
         let region = self.view().region(label, RegionKind::Mutex, "mutex")?;
         Ok(SharedMutex::new(BoundBlock::new(self.clone(), region)?))
     }
 
-    /// The semaphore with this label.
+    /// Returns the semaphore with this label.
     pub fn semaphore(&self, label: &str) -> Result<SharedSemaphore, SyncError> {
         let region = self.view().region(label, RegionKind::Semaphore, "semaphore")?;
         Ok(SharedSemaphore::new(BoundBlock::new(self.clone(), region)?))

@@ -1,4 +1,4 @@
-//! A mutex across processes, whose holder may die at any instruction.
+//! A mutex shared by processes, whose holder may die at any instruction.
 
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::sys::{clock, fork};
 
 /// A mutex in a segment, guarding a fixed number of 64-bit words.
 ///
-/// The words change by [updates](SharedMutexGuard::update), each of which happens wholly or not at all,
-/// whoever is killed when. If a holder dies, the next one gets the lock within a few milliseconds and is told.
-/// Not re-entrant: a thread that locks it twice waits for itself.
+/// The words change by [updates](SharedMutexGuard::update). Each update happens completely or not at all, even if a
+/// process is killed in the middle. If a holder dies, the next one gets the lock within a few milliseconds and
+/// learns of the death. The mutex is not re-entrant: a thread that locks it twice waits for itself.
 ///
 /// ```
 /// use limitset::Segment;
@@ -34,19 +34,19 @@ pub struct SharedMutex {
     bound: BoundBlock,
 }
 
-/// What locking found. Both arms hold the lock, and in both the guarded words are whole: what a dead holder
-/// had begun was undone.
+/// The lock, and whether its last holder died. Both variants hold the lock, and in both the guarded words are
+/// consistent: an update that a dead holder had begun was rolled back.
 #[must_use]
 #[derive(Debug)]
 pub enum LockedMutex<'a> {
-    /// The last holder unlocked in order.
+    /// The last holder unlocked the mutex.
     Clean(SharedMutexGuard<'a>),
-    /// The last holder died inside. Whatever it guarded *outside* the segment deserves a look.
+    /// The last holder died with the lock. Check the state that the mutex guards *outside* the segment.
     OwnerDied(SharedMutexGuard<'a>),
 }
 
 impl<'a> LockedMutex<'a> {
-    /// The guard, for those who guard nothing outside the segment.
+    /// Returns the guard in both cases. For programs whose mutex guards nothing outside the segment.
     pub fn guard(self) -> SharedMutexGuard<'a> {
         match self {
             Self::Clean(guard) | Self::OwnerDied(guard) => guard,
@@ -59,7 +59,7 @@ impl SharedMutex {
         Self { bound }
     }
 
-    /// Takes the lock, however long that takes.
+    /// Takes the lock; waits as long as necessary.
     pub fn lock(&self) -> Result<LockedMutex<'_>, SyncError> {
         self.lock_until(NEVER)
     }
@@ -69,18 +69,18 @@ impl SharedMutex {
         self.lock_until(clock::deadline(timeout))
     }
 
-    /// Takes the lock if nobody alive holds it, else answers [`SyncError::Busy`] at once.
+    /// Takes the lock unless a living participant holds it; otherwise returns [`SyncError::Busy`] immediately.
     pub fn try_lock(&self) -> Result<LockedMutex<'_>, SyncError> {
         self.lock_until(AT_ONCE)
     }
 
-    /// The guarded words as they were at one instant, without waiting for the lock.
+    /// Returns the guarded words as they were at one instant, without waiting for the lock.
     pub fn snapshot(&self) -> Result<Vec<u64>, SyncError> {
         self.bound.segment().participant()?;
         self.bound.segment().view().snapshot(self.bound.region())
     }
 
-    /// What its lock has seen of deaths.
+    /// Returns how often the lock was recovered from a dead holder.
     pub fn statistics(&self) -> Result<LockStatistics, SyncError> {
         self.bound.segment().view().statistics(self.bound.region())
     }
@@ -101,7 +101,8 @@ impl SharedMutex {
     }
 }
 
-/// The lock, held. Dropping it unlocks; in a forked child it does nothing, because the lock is the parent's.
+/// Holds the lock of a [`SharedMutex`]. Dropping the guard unlocks; in a forked child the drop does nothing, because
+/// the lock belongs to the parent.
 #[must_use]
 pub struct SharedMutexGuard<'a> {
     mutex: &'a SharedMutex,
@@ -110,23 +111,23 @@ pub struct SharedMutexGuard<'a> {
 }
 
 impl SharedMutexGuard<'_> {
-    /// How many words the mutex guards.
+    /// Returns the number of words that the mutex guards.
     pub fn len(&self) -> usize {
         self.inner.block().words.len()
     }
 
-    /// Whether it guards no words at all.
+    /// Returns whether the mutex guards no words.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Value of a word.
+    /// Returns the value of a word.
     pub fn get(&self, index: usize) -> Result<u64, SyncError> {
         self.inner.get(index).map_err(|fault| self.error(fault))
     }
 
-    /// Changes words together: if `change` succeeds, all of its changes are made at one instant; if it fails,
-    /// panics or the process dies, none is.
+    /// Changes words together. If `change` succeeds, all its changes take effect at one instant. If it fails or
+    /// panics, or if the process dies, none does.
     pub fn update<T>(
         &mut self,
         change: impl FnOnce(&mut MutexUpdate<'_, '_>) -> Result<T, SyncError>,
@@ -141,7 +142,7 @@ impl SharedMutexGuard<'_> {
         Ok(value)
     }
 
-    /// Unlocks, and tells if something was wrong.
+    /// Unlocks, and returns an error if another owner was found in the lock.
     pub fn unlock(self) -> Result<(), SyncError> {
         let mut it = ManuallyDrop::new(self);
         if it.epoch != fork::epoch() {
@@ -158,7 +159,7 @@ impl SharedMutexGuard<'_> {
 impl Drop for SharedMutexGuard<'_> {
     fn drop(&mut self) {
         if self.epoch == fork::epoch() {
-            // What it finds wrong is counted in the block; a destructor has nobody to tell.
+            // A destructor cannot return an error. The block counts unlocks that found another owner.
             let _ = self.inner.unlock_in_place();
         }
     }
@@ -170,16 +171,16 @@ impl std::fmt::Debug for SharedMutexGuard<'_> {
     }
 }
 
-/// Changes under way; see [`SharedMutexGuard::update`].
+/// An update in progress; see [`SharedMutexGuard::update`].
 pub struct MutexUpdate<'g, 'a> {
     mutex: &'g SharedMutex,
-    /// None only once it is committed.
+    /// `None` only after the commit.
     inner: Option<protocol::Transaction<'g, 'a, Machine>>,
     epoch: u64,
 }
 
 impl<'g, 'a> MutexUpdate<'g, 'a> {
-    /// Value of a word, with the changes made so far.
+    /// Returns the value of a word, including the changes made so far.
     pub fn get(&self, index: usize) -> Result<u64, SyncError> {
         let inner = self.inner.as_ref().ok_or(SyncError::Forked)?;
         inner.get(index).map_err(|fault| self.mutex.bound.segment().view().sync_error(fault))
@@ -206,7 +207,7 @@ impl<'g, 'a> MutexUpdate<'g, 'a> {
 impl Drop for MutexUpdate<'_, '_> {
     fn drop(&mut self) {
         if self.epoch != fork::epoch() {
-            // The closure forked and this is the child: the changes are the parent's to commit or undo.
+            // The closure forked and this is the child: the parent commits the changes or rolls them back.
             if let Some(inner) = self.inner.take() {
                 std::mem::forget(inner);
             }

@@ -1,4 +1,4 @@
-//! A semaphore across processes, whose permits return when their holder dies.
+//! A semaphore shared by processes, whose permits return when their holder dies.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::shared::deferred::{self, DROP_LOCK_TIMEOUT};
 use crate::sys::machine::Machine;
 use crate::sys::{clock, fork};
 
-/// A semaphore in a segment: several permits can be taken at once, and what a process holds returns when it
-/// dies, whatever kills it.
+/// A semaphore in a segment. A caller can take several permits at once, and the permits of a process return when it
+/// dies, for any reason.
 ///
-/// Sleepers are woken by whoever gives permits back. No order among them is promised.
+/// A process that releases permits wakes the waiters. No order among them is guaranteed.
 ///
 /// ```
 /// use limitset::Segment;
@@ -36,7 +36,7 @@ impl SharedSemaphore {
         Self { bound }
     }
 
-    /// Takes permits, however long that takes.
+    /// Takes permits; waits as long as necessary.
     pub fn acquire(&self, permits: u64) -> Result<Permit, SyncError> {
         self.acquire_until(permits, NEVER)
     }
@@ -46,9 +46,9 @@ impl SharedSemaphore {
         self.acquire_until(permits, clock::deadline(timeout))
     }
 
-    /// Takes permits if they are free now, else answers [`SyncError::NotAvailable`]. It never waits for
-    /// permits; for the lock it waits as long as the segment's
-    /// [`patience`](crate::SegmentOptions::patience), then it answers [`SyncError::Busy`].
+    /// Takes permits if they are free now; otherwise returns [`SyncError::NotAvailable`]. It never waits for permits.
+    /// It waits for the lock as long as the segment's [`patience`](crate::SegmentOptions::patience), then returns
+    /// [`SyncError::Busy`].
     pub fn try_acquire(&self, permits: u64) -> Result<Permit, SyncError> {
         let me = self.check(permits)?;
         let fault = |fault| self.bound.segment().view().sync_error(fault);
@@ -57,7 +57,7 @@ impl SharedSemaphore {
         let mut answer = semaphore.try_take(me, permits, until).map_err(fault)?;
         let interval = self.bound.segment().view().machine.doorbell_slice;
         if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_due(interval) {
-            // Before refusing for want of permits, make sure that the dead hold none of them.
+            // Before denying the request, return the permits of dead participants.
             if semaphore.sweep(me, self.bound.segment().deadline()).map_err(fault)? > 0 {
                 answer = semaphore.try_take(me, permits, until).map_err(fault)?;
             }
@@ -65,20 +65,20 @@ impl SharedSemaphore {
         self.answer(answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
     }
 
-    /// How many permits are free now.
+    /// Returns how many permits are free now.
     pub fn available(&self) -> Result<u64, SyncError> {
         let state = self.state()?;
         Ok(state.capacity.saturating_sub(state.taken))
     }
 
-    /// Capacity, permits taken and their holders at one instant.
+    /// Returns the capacity, the permits taken and their holders at one instant.
     pub fn state(&self) -> Result<SemaphoreState, SyncError> {
         self.bound.segment().participant()?;
         self.bound.segment().view().semaphore_state(self.bound.region())
     }
 
-    /// Returns at once what the dead still hold, instead of waiting until somebody misses it; gives the number
-    /// of permits.
+    /// Reaps dead participants now, instead of when a caller lacks their permits. Returns the number of permits that
+    /// they held.
     pub fn reap(&self) -> Result<u64, SyncError> {
         let me = self.bound.segment().participant()?;
         self.semaphore()
@@ -86,7 +86,7 @@ impl SharedSemaphore {
             .map_err(|fault| self.bound.segment().view().sync_error(fault))
     }
 
-    /// What its lock has seen of deaths.
+    /// Returns how often the lock was recovered from a dead holder.
     pub fn statistics(&self) -> Result<LockStatistics, SyncError> {
         self.bound.segment().view().statistics(self.bound.region())
     }
@@ -132,8 +132,8 @@ impl SharedSemaphore {
     }
 }
 
-/// Permits, held. Dropping it gives them back; in a forked child it does nothing, because they are the
-/// parent's.
+/// Permits of a [`SharedSemaphore`]. Dropping the value releases them; in a forked child the drop does nothing,
+/// because they belong to the parent.
 #[must_use]
 #[derive(Debug)]
 pub struct Permit {
@@ -143,14 +143,14 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How many permits these are.
+    /// Returns the number of permits.
     pub fn count(&self) -> u64 {
         self.permits
     }
 
-    /// Gives the permits back. If the lock stays busy, this is an error after the segment's
-    /// [`patience`](crate::SegmentOptions::patience), but the permits are not lost: they are given back as soon
-    /// as the lock is free.
+    /// Releases the permits. If the lock stays busy, this returns an error after the segment's
+    /// [`patience`](crate::SegmentOptions::patience), but the permits are not lost: they are released as soon as the
+    /// lock is free.
     pub fn release(mut self) -> Result<(), SyncError> {
         if self.epoch != fork::epoch() {
             return Err(SyncError::Forked);
@@ -163,8 +163,8 @@ impl Permit {
         let permits = std::mem::take(&mut self.permits);
         let given = self.semaphore.give(permits, until);
         if let Err(SyncError::Busy { .. }) = given {
-            // Somebody was stopped while holding the lock: a thread waits in our place. If even that cannot
-            // be, the permits return when this process ends.
+            // The lock holder is stopped: a thread of this process waits for the lock instead. If no thread can be
+            // started, the permits return when this process ends.
             let semaphore = self.semaphore.clone();
             deferred::run(move || drop(semaphore.give(permits, NEVER)));
         }
@@ -175,7 +175,7 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if self.permits > 0 && self.epoch == fork::epoch() {
-            // A destructor must not hang, and has nobody to tell.
+            // A destructor must not block for long, and cannot return an error.
             let _ = self.give_back(Until::Within(clock::nanos(DROP_LOCK_TIMEOUT)));
         }
     }

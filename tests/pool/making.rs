@@ -108,7 +108,7 @@ fn thread_mode() {
         let error = any.into_pool(Sharing::Processes).unwrap_err();
         assert!(matches!(error, PoolError::ThreadMode { index } if index == expected), "{error}");
         let said = error.to_string();
-        assert!(said.contains(&format!("set {expected} lives in private memory")), "{said}");
+        assert!(said.contains(&format!("cannot share set {expected} between processes")), "{said}");
     }
     let anonymous = LimitSet::builder().open_anonymous().unwrap();
     assert!(AnyLimits::from(anonymous).into_pool(Sharing::Processes).is_ok());
