@@ -124,8 +124,9 @@ pub(crate) fn lost(what: &str, lost: Lost) -> Failure {
             LIMITSET_SPENT,
             format!("this {what} was released, finished or freed before: do not use it again"),
         ),
-        Lost::InUse => {
-            Failure::new(LIMITSET_IN_USE, format!("another thread uses this {what}: use it from one thread at a time"))
-        }
+        Lost::InUse => Failure::new(
+            LIMITSET_IN_USE,
+            format!("another thread uses this {what}: use it from one thread at a time"),
+        ),
     }
 }

@@ -14,10 +14,7 @@
 //! | `pool`, `queue`, `stats` | several sets; work; a set at one instant |
 //! | `version` | the version of the interface, and the message of the last error |
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
-#![allow(
-    unreachable_pub,
-    reason = "items of the header are public, and no Rust crate links this library"
-)]
+#![allow(unreachable_pub, reason = "items of the header are public, and no Rust crate links this library")]
 #![warn(missing_docs)]
 
 #[cfg(not(target_pointer_width = "64"))]

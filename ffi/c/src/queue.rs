@@ -61,10 +61,7 @@ fn queue(set: *const limitset_set) -> Done<WorkQueue> {
 }
 
 fn over() -> Failure {
-    Failure::new(
-        LIMITSET_OVER,
-        "the queue is closed and all its items are finished: end the loop",
-    )
+    Failure::new(LIMITSET_OVER, "the queue is closed and all its items are finished: end the loop")
 }
 
 /// How long a function of the queue waits.

@@ -112,9 +112,9 @@ impl Target {
     fn set(&self) -> Done<&LimitSet> {
         match self {
             Self::Set(set) => Ok(set),
-            Self::Pool(_) => {
-                Err(args::bad("the request is of a pool, and this function asks one set: use limitset_request_new()"))
-            }
+            Self::Pool(_) => Err(args::bad(
+                "the request is of a pool, and this function asks one set: use limitset_request_new()",
+            )),
         }
     }
 }

@@ -183,8 +183,9 @@ unsafe fn copy_config(
         *to = with_zero;
     }
     if with_zero > room {
-        let why =
-            format!("the value needs {with_zero} bytes with its zero, the buffer has {room}: pass a larger one");
+        let why = format!(
+            "the value needs {with_zero} bytes with its zero, the buffer has {room}: pass a larger one"
+        );
         return Err(Failure::new(LIMITSET_TOO_LONG, why));
     }
     args::check(buffer, "the buffer")?;

@@ -18,7 +18,7 @@ def refused(requested, **options):
         clock="manual",
         **options,
     )
-    limits.charge({"tokens": 3600, "call_count": 4})
+    limits.try_charge({"tokens": 3600, "call_count": 4})
     return limits, limits.try_acquire(requested).denial
 
 

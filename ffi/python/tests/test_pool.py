@@ -86,7 +86,7 @@ def test_a_pool_travels_with_its_sets():
     stats = again.get_stats()["sets"]
     assert [it["pool"]["granted"] for it in stats] == [1, 1]
     assert [it["limits"]["call_count"]["available"] for it in stats] == [1, 0]
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot pickle"):
         pickle.dumps(LimitPool([region("c")]))
 
 

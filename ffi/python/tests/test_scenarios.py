@@ -172,7 +172,7 @@ class World:
         return {"status": "ok", "limits": by_key(self.set(step).check(step.get("request")))}
 
     def do_charge(self, step):
-        self.set(step).charge(step.get("request"))
+        self.set(step).try_charge(step.get("request"))
         return {"status": "ok", "enforced": True}
 
     def do_acquire_more(self, step):
