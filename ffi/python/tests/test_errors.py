@@ -1,4 +1,4 @@
-"""What refusals say: to HTTP clients, and after a journey through pickle."""
+"""Denials: their HTTP headers, and their fields after pickling."""
 
 import pickle
 

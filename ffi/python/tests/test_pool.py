@@ -82,7 +82,7 @@ def test_a_pool_travels_with_its_sets():
     again = pickle.loads(pickle.dumps(pool))
     assert (again.worker_index, again.load_balancing, len(again)) == (1, "round_robin", 2)
     assert asked(again, 2) == ["b", "a"]
-    assert not pool.try_acquire(), "b has given what it had"
+    assert not pool.try_acquire(), "b has no permit left"
     stats = again.get_stats()["sets"]
     assert [it["pool"]["granted"] for it in stats] == [1, 1]
     assert [it["limits"]["call_count"]["available"] for it in stats] == [1, 0]

@@ -1,4 +1,4 @@
-"""The work queue of a set: who gets which item, what may be said of it, and what leaving a block says."""
+"""The work queue of a set: the order of items, the ways to end one, and leaving its block."""
 
 import asyncio
 import datetime
@@ -28,7 +28,7 @@ from limitset import (
 
 
 def work_queue(count=0, *, limits=(), **options):
-    """A queue with so many items, numbered from 1."""
+    """A queue with `count` items, numbered from 1."""
     options = {"items": 8, "item_bytes": 16, **options}
     queue = LimitSet(limits, clock="manual", queue=QueueOptions(**options)).queue
     for number in range(1, count + 1):
@@ -102,7 +102,7 @@ def test_what_became_of_an_item_is_said_once():
         with pytest.raises(QueueError) as caught:
             end()
         assert caught.value.reason == "spent"
-    assert (item.id, item.payload) == (1, b"item 1"), "what it is can still be asked"
+    assert (item.id, item.payload) == (1, b"item 1"), "its properties can still be read"
     finished = queue.collect()
     assert repr(finished) == "<Finished done id=1 attempts=1>"
     finished.forget()
@@ -246,7 +246,7 @@ def test_a_rate_limited_item_is_parked_while_the_set_pauses():
     limits.advance(7)
     item = limits.queue.take()
     assert (item.attempts, item.rate_limits) == (1, 1)
-    # Nothing was acquired: then nothing is said of the item.
+    # Nothing was acquired, so the item is neither finished nor returned.
     with limits.acquire():
         with pytest.raises(limitset.UsageError):
             item.rate_limited(limits.try_acquire())

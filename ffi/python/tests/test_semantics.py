@@ -1,4 +1,4 @@
-"""What a set answers to one process."""
+"""The rules of a set in one process."""
 
 import datetime
 
