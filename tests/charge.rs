@@ -1,4 +1,4 @@
-//! Charge only: paying for rates without holding anything, in the same queue as everybody else.
+//! Charges without acquisitions: rates are charged, nothing is held, and charges wait in the queue of acquisitions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "support/mod.rs"]
@@ -86,7 +86,7 @@ fn come_along() {
         .in_memory()
         .unwrap();
     let _held = set.try_acquire([("tokens", 0)]).unwrap();
-    // All permits are held, and that is nothing to those who pay.
+    // All permits are held, which does not matter to a charge.
     for answer in every_way(&set, &[("tokens", 5)]) {
         answer.unwrap();
     }
@@ -113,7 +113,7 @@ fn permits() {
         );
     }
     assert_eq!(consumed(&set), [0, 0], "nothing was charged");
-    // One that came along because nobody named it is left alone.
+    // A permit limit that the request does not name is left alone.
     set.try_charge(&set.request().build().unwrap()).unwrap();
     assert_eq!(consumed(&set), [1, 0]);
 }
@@ -233,7 +233,7 @@ fn no_overtaking() {
     std::thread::scope(|scope| {
         let large = scope.spawn(|| set.charge([("bytes", 9)]));
         wait_for_waiters(&set, 1);
-        // There is room for this one, but somebody was first.
+        // There is room for this charge, but a waiter came first.
         assert!(matches!(set.try_charge([("bytes", 1)]), Err(AcquireError::Queued { ahead: 1 })));
         assert!(set.try_charge([("tokens", 1), ("bytes", 0)]).is_ok(), "nobody waits for tokens");
         set.advance(HOUR).unwrap();

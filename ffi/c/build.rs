@@ -1,5 +1,5 @@
-//! Names the shared library by the version of its interface, so that programs find the one they were linked with; and lets
-//! it stay once it is loaded, because its threads and fork handlers do.
+//! Names the shared library by the version of its interface, so that a program finds the version it was linked with.
+//! Keeps the library loaded (`nodelete`), because its threads and fork handlers cannot be unloaded.
 
 include!("src/abi.rs");
 

@@ -33,13 +33,13 @@ pub(crate) struct Case {
     pub(crate) rate_limits: u32,
     /// How often an item is rejected before it is not.
     pub(crate) rejections: fn(u64) -> u64,
-    /// Whether whoever calls about an item is killed, unless it is rejected.
+    /// Whether the worker that calls about an item is killed, unless the call is rejected.
     pub(crate) is_deadly: fn(u64) -> bool,
     /// Whether the first call about each item waits until all of them are in flight.
     pub(crate) together: bool,
     /// Whether the slices are short, because workers die.
     has_deaths: bool,
-    /// How many there are if nobody is killed but those whose call hangs.
+    /// The number if only workers whose call hangs are killed.
     pub(crate) executions: u64,
 }
 
@@ -181,7 +181,7 @@ impl Case {
         Duration::from_secs(1) / u32::try_from(self.calls_per_second).unwrap()
     }
 
-    /// Attempts, 429s and the end of an item, if nobody is killed but those whose call hangs.
+    /// Attempts, 429s and the end of an item, if only workers whose call hangs are killed.
     pub(crate) fn expected(&self, id: u64) -> (u64, u64, Option<Reason>) {
         let (rejections, most) = ((self.rejections)(id), u64::from(self.rate_limits));
         if rejections >= most {
@@ -211,7 +211,7 @@ fn exactly(name: &str) {
     assert_eq!(hung, if name == "deadly" { 9 } else { 0 });
 }
 
-/// With slices of an hour: nobody dies, so nothing needs one.
+/// With slices of an hour: no process dies, so no waiter needs a slice.
 fn undisturbed() {
     for case in [&CASES[0], &CASES[1], &CASES[2], &CASES[3]] {
         let (mut pauses, mut absorbed) = (0, 0);
@@ -290,7 +290,7 @@ fn all_kinds_killed() {
     sum.tell("8 workers, 40 items: some always rejected, some deadly, some neither");
 }
 
-/// What came of several runs.
+/// The results of several runs.
 #[derive(Default)]
 struct Sum {
     runs: u64,

@@ -1,4 +1,4 @@
-//! The conductor of a batch: pushes, collects, moves the clock when everybody waits, kills and replaces workers.
+//! The conductor of a batch: pushes, collects, moves the clock when all workers wait, kills and replaces workers.
 
 use std::time::Duration;
 
@@ -166,7 +166,7 @@ impl Conductor<'_> {
         queue.leased == stats.waiters && (all_busy || queue.ready + parked == 0) && queue.unfinished() > 0
     }
 
-    /// On to the next instant at which somebody is admitted, and not beyond it.
+    /// Moves the clock to the next instant of an admission, and not beyond it.
     fn move_clock(&mut self, stats: &Stats) {
         let by = stats.cooldown.next_admission.unwrap_or(self.case.between_calls());
         self.now += u64::try_from(by.as_nanos()).unwrap();

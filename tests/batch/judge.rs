@@ -1,4 +1,4 @@
-//! What must be true of every batch when it is over, whoever was killed when; and more of those where nobody was.
+//! The rules that every finished batch keeps, with any kills; and stricter rules for batches without kills.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ impl End {
         self.reason.is_none()
     }
 
-    /// How often it came back from the dead.
+    /// How often it returned from a dead worker.
     pub(crate) fn deaths(&self) -> u64 {
         self.attempts - u64::from(self.is_done())
     }

@@ -33,7 +33,7 @@ pub(crate) const MOST_WORKERS: usize = 256;
 /// Most admissions that are written down.
 const MOST_ADMISSIONS: usize = 2_048;
 
-// What is to become of a worker.
+// The fate of a worker.
 const LIVES: u64 = 0;
 /// Its call hangs until it is killed.
 const HANGS: u64 = 1;
@@ -46,7 +46,7 @@ const DEAD: u64 = 3;
 pub(crate) enum Answer {
     Success,
     TooManyRequests,
-    /// Never: whoever asks is killed.
+    /// Never: the worker that asks is killed.
     None,
 }
 
@@ -126,13 +126,13 @@ impl<'a> Provider<'a> {
         self.step();
         let execution = self.item(id, EXECUTIONS).fetch_add(1, SeqCst) + 1;
         if self.case.together && execution == 1 {
-            // All at one time: nobody has an answer before everybody has asked.
+            // All at one time: no worker has an answer before all have asked.
             self.board[IN_FLIGHT].fetch_add(1, SeqCst);
             while self.board[IN_FLIGHT].load(SeqCst) < self.case.items as u64 {
                 std::thread::yield_now();
             }
         }
-        // Whoever calls has the item to itself, so this is no race.
+        // Only one worker has the item, so this is not a race.
         if self.item(id, REJECTIONS).load(SeqCst) < (self.case.rejections)(id) {
             self.item(id, REJECTIONS).fetch_add(1, SeqCst);
             return Answer::TooManyRequests;
@@ -167,7 +167,7 @@ impl<'a> Provider<'a> {
         self.admissions[usize::try_from(place).unwrap()].store(self.board[NOW].load(SeqCst), SeqCst);
     }
 
-    /// When everybody was admitted, in order, in nanoseconds of the manual clock.
+    /// The times of all admissions, in order, in nanoseconds of the manual clock.
     pub(crate) fn admissions(&self) -> Vec<u64> {
         let count = usize::try_from(self.board[ADMISSIONS].load(SeqCst)).unwrap();
         self.admissions[..count].iter().map(|it| it.load(SeqCst)).collect()

@@ -36,7 +36,7 @@ fn builder() -> LimitSetBuilder {
         .segment(short_slices().slots(32).waiters(32).words("go", 1))
 }
 
-/// Role: does what it is told, with the oldest acquisition and the oldest item that it has.
+/// Role: follows commands, with its oldest acquisition and its oldest item.
 pub(crate) fn role(arguments: &[String]) {
     let set = LimitSet::builder().segment(short_slices()).attach(&arguments[0]).unwrap();
     let queue = set.queue().unwrap();
@@ -155,7 +155,7 @@ fn at_one_time() {
     );
 }
 
-/// For how long the set admits nobody, as somebody who asks is told.
+/// Returns how long the set is paused, as told to a request.
 fn closed_for(set: &LimitSet) -> Option<Duration> {
     match set.try_acquire(()) {
         Err(AcquireError::CoolingDown { remaining, .. }) => Some(remaining),
@@ -208,7 +208,7 @@ fn killed_in_the_middle() {
         go.store(1, SeqCst);
         spin(aim / 2 + random.below(aim));
         reporter.kill();
-        // Nobody has cleaned up yet.
+        // No process has reaped yet.
         let found = stats(&set);
         let pauses = found.cooldown.generation - begun;
         let in_use = found.limit("connections").unwrap().in_use;
@@ -243,7 +243,7 @@ fn killed_with_more() {
             assert_eq!(ask(&mut worker, order), answer);
         }
         assert_eq!(ask(&mut worker, "park"), "pause 1: 5s");
-        // Stopped, it keeps what it has, and the pause goes on.
+        // A stopped process keeps its permits, and the pause goes on.
         worker.signal(Signal::SIGSTOP);
         set.advance(Duration::from_secs(1)).unwrap();
         assert_eq!(set.reap().unwrap(), 0);

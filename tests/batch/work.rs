@@ -6,7 +6,7 @@ use crate::cases::CASES;
 use crate::provider::{Answer, Provider};
 use crate::{OnPanic, acquire, end_with_the_test, stats};
 
-/// What is pushed: workers and collectors check that it is still with its item.
+/// The payload of an item: workers and collectors check that it belongs to the item.
 pub(crate) fn payload(id: u64) -> Vec<u8> {
     format!("item {id}").into_bytes()
 }

@@ -9,7 +9,7 @@ use limitset::{
 
 use crate::support::Random;
 
-/// Permits there are at least; nobody takes more than two at a time.
+/// The least number of permits; no act takes more than two at a time.
 pub(crate) const CONNECTIONS: u64 = 8;
 
 /// The sets under test. Between them they have every kind of limit and every algorithm.
@@ -65,7 +65,7 @@ impl Which {
         )
     }
 
-    /// Whether a rate takes back what was not used.
+    /// Whether a rate refunds unused units.
     fn refunds(self, key: &str) -> bool {
         match self {
             Self::Kinds => key != "connections",
@@ -294,7 +294,7 @@ impl Act {
                     set_left(limit, i128::from(most));
                 }
                 Self::Reconfigure => reconfigure(limit, which, amounts),
-                // Somebody took what `Take` takes, and died.
+                // Another process took the amounts of `Take`, and died.
                 Self::Reap if is_permit => give(limit, which, amounts.connections),
                 Self::Reap if is_tokens => limit.unreported += 1,
                 _ => {}

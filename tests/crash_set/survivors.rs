@@ -153,7 +153,7 @@ impl Side {
         Found { words, picture }
     }
 
-    /// Returns what the dead held, and sees whether the set still works.
+    /// Reaps dead participants, and checks that the set still works.
     pub(crate) fn go_on(&self, which: Which, found: &Picture, tally: &mut Tally) {
         let me = self.set.segment().participant().unwrap();
         self.set.reap().unwrap();
@@ -183,7 +183,7 @@ impl Side {
     }
 }
 
-/// Comes when all are dead: to a segment that nobody is attached to.
+/// Attaches after all others have died, to a segment without participants.
 pub(crate) fn inherit(which: Which, name: &TempName, left: &Picture, tally: &mut Tally) {
     let heir = Side::attach(which, name).picture();
     let expected = left.without_holders();

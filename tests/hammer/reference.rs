@@ -48,7 +48,7 @@ pub(crate) struct Reference {
 
 #[derive(Clone, Debug)]
 enum Used {
-    /// What is left, in units of 1/window: nothing is ever rounded.
+    /// The remaining units, in units of 1/window: nothing is ever rounded.
     Bucket { left: i128 },
     /// Number of the window, and units used in it.
     Fixed { window: u64, used: u64 },

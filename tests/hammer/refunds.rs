@@ -7,7 +7,7 @@ use crate::reference::Rates;
 use crate::support::{Random, TempName, Worker, depth, listen, proof, say};
 use crate::{attach, check_end, check_held, for_each_case, in_threads, is_by_rate, stats};
 
-/// What is charged, as those count it who were charged.
+/// The charges, as counted by the processes that were charged.
 #[derive(Clone, Copy, Default)]
 struct Ledger {
     units: u64,

@@ -1,4 +1,4 @@
-//! Step by step with a clock, and numbers, that only the test changes, while everybody hammers without a pause.
+//! Step by step with a clock, and parameters, that only the test changes, while all processes hammer without a pause.
 //!
 //! After each change the test waits for a refusal by a rate: then that rate is empty, and stays so until the next
 //! change. So the number of grants at that instant is exactly that of the reference, be it in the middle of the
@@ -185,7 +185,7 @@ fn one_case(case: Case, trouble: Trouble, sum: &mut Sum) {
     set.remove().unwrap();
 }
 
-/// Everybody is dead: what they held comes back, and what they left of the rates can be had, all of it.
+/// All processes are dead: their permits return, and all that is left of the rates can be acquired.
 fn alone(set: &LimitSet) {
     let held = stats(set).limit("permits").unwrap().in_use;
     assert_eq!(set.reap().unwrap(), held);
@@ -227,7 +227,7 @@ fn some_time(random: &mut Random, rates: &Rates) -> u64 {
     match random.below(10) {
         0 => 1 + random.below(5_000),
         1 => window + random.below(3 * window),
-        // What was granted just now becomes a window old.
+        // The last grants become a window old.
         2 => window - random.below(2),
         // The next window that is aligned begins.
         3 => (window - rate.at % window).saturating_sub(random.below(2)),

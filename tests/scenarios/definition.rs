@@ -108,7 +108,7 @@ fn limit(it: &Value) -> Limit {
     }
 }
 
-/// What it is called that a set cannot be opened.
+/// Returns the status of a set that cannot be opened.
 pub(crate) fn open_status(error: &OpenError) -> &'static str {
     match error {
         OpenError::Limit(_) => "bad_limit",

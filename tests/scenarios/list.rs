@@ -1,4 +1,4 @@
-//! The list of scenarios, and how an answer is compared with what is expected. See `README.md` beside this.
+//! The list of scenarios, and the comparison of an answer with the expected one. See `README.md` beside this.
 #![allow(unreachable_pub, reason = "used by the tests of more than one package")]
 
 use std::path::Path;

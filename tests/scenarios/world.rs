@@ -1,4 +1,4 @@
-//! A scenario done in Rust: what is held by name, and one function for each kind of step.
+//! A scenario run in Rust: the named objects, and one function for each kind of step.
 
 use std::collections::HashMap;
 use std::thread::JoinHandle;
@@ -114,7 +114,7 @@ impl World {
         self.keep(step, "as", answer)
     }
 
-    /// Keeps what was granted under its name, or cancels it if it has none.
+    /// Keeps an acquisition under its name, or cancels it if it has none.
     fn keep(&mut self, step: &Value, name: &str, answer: Result<Acquisition, AcquireError>) -> Value {
         let held = match answer {
             Ok(held) => held,
@@ -147,7 +147,7 @@ impl World {
     }
 
     fn finish(&mut self, step: &Value) -> Value {
-        let thread = self.waiting.remove(text(step, "of")).expect("somebody who waits");
+        let thread = self.waiting.remove(text(step, "of")).expect("a waiter");
         self.keep(step, "of", thread.join().unwrap())
     }
 

@@ -41,7 +41,7 @@ fn pausing() -> LimitSetBuilder {
     three_kinds().cooldown(cooldown.slow_start(0, SECOND, SECOND))
 }
 
-/// For how long the set admits nobody.
+/// Returns how long the set is paused.
 fn closed_for(set: &Set) -> Duration {
     match set.try_acquire([("tokens", 1)]) {
         Err(AcquireError::CoolingDown { remaining, .. }) => remaining,

@@ -42,7 +42,7 @@ fn declared() -> LimitSetBuilder {
     base().limits(limits(100, 4))
 }
 
-/// What was found and what was expected, if that is the answer.
+/// The found and the expected declaration, if the answer is a difference.
 fn difference(answer: Result<LimitSet, OpenError>) -> (String, String) {
     match answer {
         Err(OpenError::Segment(CreateError::Attach(AttachError::Differs { found, expected, .. }))) => {

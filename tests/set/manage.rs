@@ -205,7 +205,7 @@ fn a_reset_makes_rates_fresh_and_leaves_permits_and_counters(world: World) {
         let mut again = set.try_acquire([("tokens", 100)]).unwrap();
         again.update("tokens", 100).unwrap();
         denial(set.try_acquire([("tokens", 1), ("connections", 0)]));
-        // What was charged before the reset is forgotten.
+        // Charges before the reset are forgotten.
         held.cancel().unwrap();
         assert_eq!(set.limit("tokens").available, 0);
         again.release().unwrap();
@@ -219,7 +219,7 @@ fn what_was_charged_before_a_reset_cannot_be_given_back_after_it(world: World) {
         let take = |amount| set.try_acquire([("tokens", amount)]).unwrap();
         let [first, mut second, mut third, fourth] = [100, 200, 300, 400].map(take);
         set.reset().unwrap();
-        // Whoever comes after the reset finds everything, and that is all there is.
+        // After the reset the full capacity is available, and no more.
         let all = take(1_000);
         first.cancel().unwrap();
         assert_eq!(second.update("tokens", 0).unwrap(), 0);
@@ -227,7 +227,7 @@ fn what_was_charged_before_a_reset_cannot_be_given_back_after_it(world: World) {
         drop(fourth);
         assert_eq!(set.stats().unwrap().limit("tokens").unwrap().available, 0, "{algorithm}");
         assert!(matches!(set.try_acquire([("tokens", 1)]), Err(AcquireError::Denied(_))));
-        // What was charged after it can be.
+        // Charges after the reset can be refunded.
         all.cancel().unwrap();
         assert_eq!(set.stats().unwrap().limit("tokens").unwrap().available, 1_000, "{algorithm}");
         assert_eq!(set.stats().unwrap().limit("db").unwrap().in_use, 2, "permits are another thing");
@@ -303,7 +303,7 @@ fn decisions_and_looks_never_go_back_behind_the_last_decision(world: World) {
     let set = world.open(&LimitSet::builder().limit(CallLimit::new(2, HOUR)));
     set.try_acquire([("call_count", 2)]).unwrap().release().unwrap();
     assert_eq!(set.limit("call_count").available, 0);
-    // Somebody whose clock is an hour ahead has decided something.
+    // A process whose clock is an hour ahead has made a decision.
     let (block, _) = set.segment().state_block().unwrap();
     let ahead = block.words[LAST_NOW].load(Relaxed) + u64::try_from(HOUR.as_nanos()).unwrap();
     block.words[LAST_NOW].store(ahead, Relaxed);

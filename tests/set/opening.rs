@@ -1,4 +1,4 @@
-//! Making a set: what is refused, what is kept, what lives beside it.
+//! Opening a set: invalid declarations, kept declarations, regions beside the set.
 
 use limitset::error::{AttachError, BadOption, CreateError};
 use limitset::limit::{BadLimit, MAX_LIMITS};

@@ -80,7 +80,7 @@ fn rates_that_are_not_named_are_left_alone(world: World) {
     let set = world.open(&manual().limits(rates));
     let held = set.try_acquire([("output", 10)]).unwrap();
     assert_eq!((held.charged("input"), held.charged("output")), (None, Some(10)));
-    // Exhausted or not, a rate that is not named is in nobody's way.
+    // A rate that is not named denies no request, exhausted or not.
     set.try_acquire([("input", 3)]).unwrap().release().unwrap();
     assert_eq!((set.limit("input").granted, set.limit("output").granted), (1, 1));
     assert_eq!((set.limit("input").consumed, set.limit("output").consumed), (3, 10));

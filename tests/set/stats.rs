@@ -44,7 +44,7 @@ fn a_fresh_set_has_everything_and_has_seen_nothing(world: World) {
         assert_eq!((it.consumed, it.revision), (0, 0), "{}", it.key);
     }
     assert_eq!(participants.len(), 1);
-    // Whoever is the first to attach looks for the dead; nobody is the first to private memory.
+    // The first process to attach sweeps for dead participants; private memory has no first process.
     assert_eq!(sweeps, u64::from(world != World::Thread));
     assert_eq!([steals, recoveries, reaped_participants, reaped_permits, unenforced, deposed], [0; 6]);
     set.try_acquire([("tokens", 1)]).unwrap().release().unwrap();
@@ -127,7 +127,7 @@ fn looking_changes_nothing(world: World) {
         assert_eq!(observer.segment().participants().len(), 1, "an observer takes no slot");
         assert_eq!(set.stats().unwrap(), once);
         set.remove().unwrap();
-        // What was seen can still be looked at.
+        // Stats that were read stay readable.
         assert_eq!(observer.stats().unwrap().limits, once.limits);
         assert!(LimitSet::observe(&set.name).is_err());
     }
@@ -158,7 +158,7 @@ fn write_until(set: &Set, seed: u64, stop: &AtomicBool) -> u64 {
 fn is_consistent(stats: &Stats) {
     let (tokens, permits) = (stats.limit("tokens").unwrap(), stats.limit("connections").unwrap());
     let calls = stats.limit("call_count").unwrap();
-    // Nothing is refilled: time stands still. What is charged is what is gone.
+    // Nothing is refilled: time stands still. The charged units are exactly the missing ones.
     assert_eq!(tokens.consumed % 3, 0);
     assert_eq!(tokens.capacity - tokens.consumed, tokens.available, "{tokens:?}");
     assert_eq!(calls.capacity - calls.consumed, calls.available, "{calls:?}");

@@ -110,7 +110,7 @@ fn an_adjustment_may_go_into_debt_at_once(world: World) {
         let mut held = set.try_acquire([("tokens", 80)]).unwrap();
         assert_eq!(held.adjust("tokens", 70).unwrap(), 0);
         assert_eq!(held.charged("tokens"), Some(150));
-        // Everybody sees it before the release.
+        // All processes see it before the release.
         let now = set.limit("tokens");
         assert_eq!((now.available, now.debt, now.in_use, now.consumed), (0, 50, 100, 150), "{algorithm}");
         let refused = denial(set.try_acquire([("tokens", 1)]));
@@ -231,7 +231,7 @@ fn permits_cannot_be_had_by_adjusting(world: World) {
     }
     assert!(matches!(held.update("connections", 3), Err(UsageError::AboveRequested { .. })));
     assert_eq!(set.stats().unwrap(), before);
-    // What was given back is somebody else's by now.
+    // A report cannot get back permits that it has returned.
     held.update("connections", 1).unwrap();
     assert!(matches!(held.update("connections", 2), Err(UsageError::Permits { more: 1, .. })));
     assert_eq!(set.limit("connections").in_use, 1);

@@ -124,7 +124,7 @@ pub(crate) fn three_kinds() -> LimitSetBuilder {
         .limit(ResourceLimit::new("connections", 4))
 }
 
-/// The algorithms that can take back what was not used, and those that cannot.
+/// The algorithms that refund unused units, and those that do not.
 pub(crate) fn by_refunds(refunds: bool) -> impl Iterator<Item = Algorithm> {
     Algorithm::ALL.iter().copied().filter(move |it| it.refunds() == refunds)
 }

@@ -36,7 +36,7 @@ pub const CLOCK_OFFSET: usize = 4;
 pub const BOOT_ID: usize = 12;
 pub const TIME_NAMESPACE: usize = 14;
 
-/// What describes so many words from this one on, at the end of a journal's entry.
+/// The description at the end of a journal entry: the first word, and the number of words.
 pub fn description(index: usize, count: u64) -> u64 {
     index as u64 | count << 32
 }
@@ -50,7 +50,7 @@ impl Forged {
         Self(std::fs::read(path).unwrap())
     }
 
-    /// Writes the bytes into the file that is there, so that whoever has it mapped sees them too.
+    /// Writes the bytes into the existing file, so that processes that have it mapped see them, too.
     pub fn write(&self, path: &Path) {
         use std::os::unix::fs::FileExt;
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();

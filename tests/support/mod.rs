@@ -1,5 +1,5 @@
-//! What process tests share: segment names that clean up after themselves, workers in processes of their own,
-//! and a watchdog against hangs.
+//! Common parts of process tests: segment names that clean up after themselves, worker processes, and a watchdog
+//! against hangs.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -13,11 +13,11 @@ use libtest_mimic::{Arguments, Trial};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Generous, because machines are noisy: it only tells a hang from slowness.
+/// Generous, because machines are noisy: it only has to tell a hang from slowness.
 const WATCHDOG: Duration = Duration::from_secs(600);
 pub const ROLE: &str = "LIMITSET_TEST_ROLE";
 
-/// A segment name nobody else uses; whatever is there under it is removed at the end.
+/// A unique segment name; a segment of this name is removed at the end.
 pub struct TempName(pub String);
 
 impl TempName {
@@ -45,7 +45,7 @@ impl Drop for TempName {
     }
 }
 
-/// What a worker process does: gets its arguments, talks through standard input and output.
+/// The function of a worker process: gets its arguments, and talks through standard input and output.
 pub type Role = (&'static str, fn(&[String]));
 
 /// `main` of a test binary with workers: becomes the worker if asked to, else runs the tests, each under the
@@ -119,7 +119,8 @@ impl Worker {
         assert_eq!(self.hear(), line);
     }
 
-    /// Waits until neither it nor any process that it started can say anything any more; gives what was still said.
+    /// Waits until neither the worker nor any process that it started can write any more; returns the rest of the
+    /// output.
     pub fn hear_until_silence(&mut self) -> Vec<String> {
         (&mut self.output).lines().map(Result::unwrap).collect()
     }
@@ -146,18 +147,18 @@ impl Worker {
         kill(self.pid(), signal).unwrap();
     }
 
-    /// SIGKILL, and waits until the kernel has buried it.
+    /// Sends SIGKILL, and waits until the kernel has ended the process.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Waits until it has ended, of itself and well.
+    /// Waits until the worker has ended by itself, with success.
     pub fn wait_for_end(&mut self) {
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// Lets it end by closing its input, and waits.
+    /// Ends the worker by closing its input, and waits.
     pub fn finish(mut self) -> ExitStatus {
         drop(self.input.take());
         self.child.wait().unwrap()
@@ -171,7 +172,7 @@ impl Drop for Worker {
     }
 }
 
-/// In a worker: tells the test something.
+/// In a worker: sends a line to the test.
 pub fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{line}").unwrap();
@@ -187,12 +188,12 @@ pub fn listen() -> String {
     line.trim_end().to_owned()
 }
 
-/// How often to do something: `usual` in the test run, `full` when `cargo xtask prove` asks for full depth.
+/// Returns a number of rounds: `usual` in the test run, `full` when `cargo xtask prove` asks for full depth.
 pub fn depth(usual: u64, full: u64) -> u64 {
     if std::env::var_os("LIMITSET_FULL_DEPTH").is_some() { full } else { usual }
 }
 
-/// States what was found, for docs/proof.md: which promises it bears on, what was tried, what came of it.
+/// Prints a finding for docs/proof.md: the promises that it supports, the experiment, the result.
 pub fn proof(promises: &str, what: &str, result: &str) {
     println!("PROOF {promises} | {what} | {result}");
 }

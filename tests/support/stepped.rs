@@ -1,5 +1,5 @@
-//! Death at every machine instruction, whatever the operation: a segment in which a victim lives, a copy of it in
-//! which the victim is dead, and the way through an operation from one instruction to the next.
+//! Death at every machine instruction of an operation: a segment in which a victim lives, a copy of it in which the
+//! victim is dead, and the steps from one instruction to the next.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing, reason = "tests")]
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 
@@ -19,7 +19,7 @@ pub const SLOTS: u64 = 1;
 pub const STATE: u64 = 2;
 pub const SEMAPHORE: u64 = 5;
 
-/// What survivors found.
+/// The findings of survivors.
 #[derive(Default, Debug)]
 pub struct Tally {
     pub points: u64,
@@ -27,7 +27,7 @@ pub struct Tally {
     pub torn: u64,
     pub leaked: u64,
     pub worst_wait: Duration,
-    /// The first thing that was wrong, in words, where the test has them.
+    /// A description of the first fault, if the test has one.
     pub example: Option<String>,
 }
 
@@ -36,7 +36,7 @@ impl Tally {
         self.state_for("1,2,3", what, points);
     }
 
-    /// The same, for these promises.
+    /// Prints the findings as proof of these promises.
     pub fn state_for(&self, promises: &str, what: &str, points: &str) {
         let result = format!(
             "{} {points}, {} locks stolen, {} torn, {} leaked, worst wait {:?}",
@@ -77,7 +77,7 @@ pub struct Twin<T> {
     pub copy_name: TempName,
     /// Attached to the copy, in slot 1 too.
     pub healthy: T,
-    /// Bytes of the healthy one's slot, which are its own and not copied.
+    /// Bytes of the survivor's slot, which are not copied.
     own_slot: Range<usize>,
     /// Room for the next bytes, and the last ones.
     last: RefCell<(Vec<u8>, Vec<u8>)>,
@@ -116,7 +116,7 @@ impl<T> Twin<T> {
         has_changed
     }
 
-    /// Whether somebody holds the lock of the original's state block.
+    /// Returns whether a process holds the lock of the original's state block.
     pub fn is_locked(&self) -> bool {
         let mut word = [0; 4];
         self.original.read_exact_at(&mut word, region_offset(&self.original, STATE) as u64).unwrap();
@@ -135,13 +135,13 @@ pub fn region_offset(file: &File, kind: u64) -> usize {
 
 pub type Start<'a> = &'a dyn Fn() -> Option<Victim>;
 
-/// Which deaths are worth a survivor.
+/// The instructions after which a survivor recovers a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Points {
-    /// One after every instruction.
+    /// Every instruction.
     All,
-    /// One after every instruction that changed a byte of the segment: those in between leave the same bytes behind,
-    /// and nothing else is left of the dead.
+    /// Every instruction that changed a byte of the segment. The others leave the same bytes behind, and the bytes are
+    /// all that a dead participant leaves.
     Changes,
 }
 

@@ -1,5 +1,5 @@
-// A prefork server: four workers accept on one Unix socket and share two connections to whatever they serve from. One of
-// them is killed while it holds a connection; the limit holds all the time, and its connection comes back.
+// A prefork server: four workers accept on one Unix socket and share two connections to a backend. One of the workers
+// is killed while it holds a connection; the limit holds all the time, and its connection comes back.
 //
 //     cc prefork.c $(pkg-config --cflags --libs limitset) -o prefork && ./prefork
 //
@@ -22,7 +22,7 @@
 
 enum { WORKERS = 4, CONNECTIONS = 2, CLIENTS = 6, REQUESTS = 10 };
 
-// What the demonstration counts; a server needs none of it.
+// Counters of the demonstration; a server needs none of them.
 typedef struct counts {
     int at_work;
     int most_at_work;
@@ -91,7 +91,7 @@ static void serve(int client, const limitset_request *request) {
     }
 }
 
-// Accepts until it is told to stop. What was opened before the fork is used as it is.
+// Accepts until the worker is told to stop. Uses the set that was opened before the fork.
 static void work(int listener, const limitset_request *request) {
     struct sigaction action;
     sigset_t terminate, before;
@@ -101,7 +101,7 @@ static void work(int listener, const limitset_request *request) {
     sigemptyset(&terminate);
     sigaddset(&terminate, SIGTERM);
     for (;;) {
-        // Between the look at the flag and the sleep, the signal waits.
+        // The signal is blocked between the check of the flag and the sleep.
         sigprocmask(SIG_BLOCK, &terminate, &before);
         struct pollfd ready;
         ready.fd = listener;
@@ -133,7 +133,7 @@ static pid_t start_worker(int listener, const limitset_request *request) {
     return worker;
 }
 
-// Asks REQUESTS times; the first of client 0 kills its worker.
+// Sends REQUESTS requests; the first one of client 0 kills its worker.
 static void ask(const struct sockaddr_un *address, int number) {
     for (int request = 0; request < REQUESTS; request++) {
         char what = number == 0 && request == 0 ? 'k' : 'w', answer = 0;

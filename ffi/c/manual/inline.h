@@ -1,7 +1,7 @@
-// What only the compiler of the program can do: it knows the sizes that the program was compiled with.
+// These functions are inline because they record the struct sizes that the program is compiled with.
 
-// `capacity` units per `window_ns`, however many a request names. Its use has to be reported before release, unless
-// report_optional is set.
+// A rate limit: `capacity` units per `window_ns`; each request names its amount. Its use has to be reported before
+// release, unless report_optional is set.
 static inline limitset_limit limitset_rate(const char *key, uint64_t capacity, uint64_t window_ns) {
     limitset_limit limit;
     memset(&limit, 0, sizeof limit);
@@ -13,22 +13,23 @@ static inline limitset_limit limitset_rate(const char *key, uint64_t capacity, u
     return limit;
 }
 
-// `capacity` calls per `window_ns`: each request takes one unless it names another amount. Its key is "call_count"; set
-// another for a second one in one set.
+// A call limit: `capacity` calls per `window_ns`; each request takes one unless it names another amount. Its key is
+// "call_count"; set another key for a second call limit in one set.
 static inline limitset_limit limitset_call(uint64_t capacity, uint64_t window_ns) {
     limitset_limit limit = limitset_rate(NULL, capacity, window_ns);
     limit.kind = LIMITSET_CALL;
     return limit;
 }
 
-// `capacity` things that are held and given back: each request holds one unless it names another amount.
+// A resource limit: `capacity` permits that are held and returned; each request holds one unless it names another
+// amount.
 static inline limitset_limit limitset_resource(const char *key, uint64_t capacity) {
     limitset_limit limit = limitset_rate(key, capacity, 0);
     limit.kind = LIMITSET_RESOURCE;
     return limit;
 }
 
-// The settings of a set that says nothing else.
+// The default settings.
 static inline limitset_settings limitset_settings_usual(void) {
     limitset_settings settings;
     memset(&settings, 0, sizeof settings);
@@ -37,8 +38,8 @@ static inline limitset_settings limitset_settings_usual(void) {
     return settings;
 }
 
-// 5 seconds, twice as long each time, at most 10 minutes, up to a tenth longer at random; then 20 admissions with gaps from
-// half a second down to 50 milliseconds: the cooldown of a set that says nothing else.
+// The default cooldown: 5 seconds, twice as long each time, at most 10 minutes, up to a tenth longer at random; then 20
+// admissions with gaps from half a second down to 50 milliseconds.
 static inline limitset_cooldown limitset_cooldown_usual(void) {
     limitset_cooldown cooldown;
     memset(&cooldown, 0, sizeof cooldown);
@@ -53,7 +54,7 @@ static inline limitset_cooldown limitset_cooldown_usual(void) {
     return cooldown;
 }
 
-// A work queue with room for `items` items, and as many results, of at most `item_bytes` bytes each.
+// A work queue with room for `items` items of at most `item_bytes` bytes each; a result may be as long as an item.
 static inline limitset_queue limitset_queue_of(uint32_t items, uint32_t item_bytes) {
     limitset_queue queue;
     memset(&queue, 0, sizeof queue);
@@ -64,7 +65,7 @@ static inline limitset_queue limitset_queue_of(uint32_t items, uint32_t item_byt
     return queue;
 }
 
-// Empty structs for answers.
+// Initialize structs for answers.
 
 static inline void limitset_denial_init(limitset_denial *denial) {
     memset(denial, 0, sizeof *denial);

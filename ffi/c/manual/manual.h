@@ -1,8 +1,9 @@
 // limitset: limits that hold across processes. Rates, calls and resources, acquired together, all or none, by every
-// process that opens the same name. No daemon, no server; a process may be killed at any instruction, and the others go
-// on.
+// process that opens the same name. There is no daemon and no server; a process may be killed at any instruction, and
+// the others go on.
 //
-// This file is made of the source of the library; do not edit it. docs/c.md says how to build and install it.
+// This file is generated from the source of the library; do not edit it. docs/c.md explains how to build and install
+// the library.
 //
 // Compile with `cc program.c $(pkg-config --cflags --libs limitset)`.
 //
@@ -24,7 +25,7 @@
 //         }
 //     }
 //
-//     // In a child: what was opened before the fork is used as it is; the child takes part on its own.
+//     // Runs in a child. It uses the set and the request that the parent opened before the fork.
 //     static void work(const limitset_request *request, int is_killed) {
 //         for (int job = 0; job < 5; job++) {
 //             limitset_held held;
@@ -82,69 +83,75 @@
 //
 // OWNERSHIP
 //
-// * What a function gives through a `limitset_xyz **` is yours: give it to the function that frees it, once. Handles are
-//   numbers, not addresses: one that was freed, or never given out, is answered LIMITSET_SPENT or LIMITSET_BAD_HANDLE.
-// * Things keep what they need: a set may be freed before its requests, pools and acquisitions. A handle may be freed
-//   while another thread is in a call with it; that call ends as usual. A thread keeps the request that it used last until
-//   its next acquire with another one, or its end: so long a process may stay attached to a set that it has freed.
-// * An acquisition (limitset_held), an item (limitset_item) and a finished item (limitset_finished) are small values. Copies
-//   are the same thing, which ends once; after that every copy is answered LIMITSET_SPENT. Nothing is allocated for an
-//   acquisition by a thread that has ended as many before (it keeps the memory of up to 64), but tables grow when more are
-//   held at one time than ever before.
-// * Nobody releases an acquisition for you while the process lives. When it ends, however it ends, the kernel says so, and
-//   the others get the permits back.
-// * Texts and structs that you pass are yours, and are not used after the call. Texts are UTF-8 and end with a zero; names
-//   of sets may be any bytes. Keys have at most 64 bytes.
-// * A pointer that is not null must point to what its type says. Null is answered LIMITSET_NULL, or means "none" where that
-//   is said.
-// * A struct with a struct_size is initialized by the function of this header that has its name and `_init`, or by one of
-//   limitset_rate(), limitset_call(), limitset_resource(), limitset_settings_usual(), limitset_cooldown_usual() and
-//   limitset_queue_of(). Another size is answered LIMITSET_BAD_STRUCT_SIZE, and nothing is done.
+// * A handle that a function returns through a `limitset_xyz **` belongs to the caller, who frees it once. Handles
+//   are numbers, not addresses: a call with a freed handle returns LIMITSET_SPENT, with an unknown one
+//   LIMITSET_BAD_HANDLE.
+// * A set may be freed before its requests, pools and acquisitions, which keep it open. A handle may be freed while
+//   another thread is in a call with it; that call ends as usual. A thread keeps the request that it used last until
+//   it acquires with another one, or ends: until then a process may stay attached to a set that it has freed.
+// * An acquisition (limitset_held), an item (limitset_item) and a finished item (limitset_finished) are small values.
+//   Copies are one acquisition or item, which ends once; after that a call with any copy returns LIMITSET_SPENT. A
+//   thread keeps the memory of up to 64 ended acquisitions and allocates nothing while it can use these again, but
+//   tables grow when more are held at one time than ever before.
+// * While the process lives, only the program releases its acquisitions. When the process ends, for any reason, the
+//   kernel reports it, and its permits return to the set.
+// * The caller owns the texts and structs that it passes; they are not used after the call. Texts are UTF-8 and end
+//   with a zero; names of sets may be any bytes. Keys have at most 64 bytes.
+// * A pointer that is not null must point to a value of its type. Null returns LIMITSET_NULL, except where the
+//   function says that it may be null.
+// * A struct with a struct_size is initialized by the function of this header that has its name and `_init`, or by
+//   one of limitset_rate(), limitset_call(), limitset_resource(), limitset_settings_usual(),
+//   limitset_cooldown_usual() and limitset_queue_of(). A call with another size returns LIMITSET_BAD_STRUCT_SIZE and
+//   does nothing.
 //
 // THREADS
 //
-// * Sets, pools and requests may be used by all threads at one time. An acquisition, an item and a builder may be used by
-//   any thread, one at a time; a second one at the same moment is answered LIMITSET_IN_USE, and nothing is done.
-// * limitset_last_error() is of the thread that asks.
-// * A signal does not end a wait. limitset_interrupt_raise() does; it may be called from a signal handler, by any thread.
-//   Nothing else here may be called from a signal handler.
+// * All threads may use sets, pools and requests at one time. An acquisition, an item and a builder may be used by
+//   any thread, one at a time; a second thread at the same moment gets LIMITSET_IN_USE, and its call does nothing.
+// * limitset_last_error() returns the last error of the calling thread.
+// * A signal does not end a wait. limitset_interrupt_raise() does; any thread may call it, also from a signal
+//   handler. No other function of this header may be called from a signal handler.
 //
 // FORKS
 //
-// * Open before the fork, use after it: a child takes part on its own from its first call on, also after it has dropped its
-//   privileges. Sets, pools and requests work in it as they did in the parent. A set in private memory does not: it answers
-//   LIMITSET_NOT_SHARED.
-// * What the parent holds is the parent's. In the child every function answers LIMITSET_FORKED to it, and changes nothing.
-// * By libc's fork(), from any thread: what this library locks works in the child, whatever other threads were doing.
+// * Open before the fork, use after it: a child becomes a participant of its own at its first call, also after it has
+//   dropped its privileges. Sets, pools and requests work in the child as in the parent. A set in private memory does
+//   not: calls return LIMITSET_NOT_SHARED.
+// * Acquisitions and items of the parent stay the parent's. In the child a call with one returns LIMITSET_FORKED and
+//   changes nothing.
+// * Any thread may fork, by libc's fork(): the locks of this library work in the child, whatever other threads were
+//   doing.
 // * After exec, open or attach again by name.
 //
 // TIME
 //
-// * All times are nanoseconds. A timeout of LIMITSET_FOREVER (-1) waits for ever. In answers, -1 is "not known" or "none".
+// * All times are nanoseconds. A timeout of LIMITSET_FOREVER (-1) waits for ever. In results, -1 is "not known" or
+//   "none".
 //
 // ERRORS
 //
-// * Every function answers a limitset_status, and 0 is success; limitset_last_error() says what was found, what was expected
-//   and what to do. Nothing was acquired, changed or opened then, unless the status says otherwise.
+// * Every function returns a limitset_status, and 0 is success. limitset_last_error() has the message: what failed,
+//   what was found, what to do. A call that failed has acquired, changed and opened nothing, unless its status says
+//   otherwise.
 //
 //   | LIMITSET_… | after which call | what to do |
 //   | --- | --- | --- |
-//   | DENIED, QUEUED, COOLING_DOWN, TIMED_OUT | acquiring | try again; limitset_denial says when |
-//   | QUEUE_FULL | waiting | try again later, or create the set with more waiters |
-//   | NEVER, BAD_REQUEST | acquiring | change the request: waiting is of no use |
-//   | INTERRUPTED | waiting | what you raised it for |
-//   | UNAVAILABLE | all | a process is stopped while it has the lock, or the set is damaged: see the message |
+//   | DENIED, QUEUED, COOLING_DOWN, TIMED_OUT | acquiring | retry; limitset_denial has the time |
+//   | QUEUE_FULL | waiting | retry later, or create the set with more waiters |
+//   | NEVER, BAD_REQUEST | acquiring | change the request: waiting cannot help |
+//   | INTERRUPTED | waiting | the program raised the interrupt |
+//   | UNAVAILABLE | all | a stopped process holds the lock, or the set is damaged: see the message |
 //   | REMOVED | all | open the set again |
-//   | NOT_SHARED, FORKED | in a child | open it anew; acquire anew |
+//   | NOT_SHARED, FORKED | in a child | open the set again; acquire again |
 //   | BAD_LIMIT, BAD_SETTING, BAD_NAME | opening, reconfiguring | change the definition, or the name |
 //   | DIFFERS, EXISTS, NOT_FOUND, UNUSABLE, PERMISSION | opening | another definition, name or user: see the message |
-//   | BUSY, TOO_MANY_PARTICIPANTS, NO_SPACE, UNSUPPORTED, IO | opening | what the message says of the system |
+//   | BUSY, TOO_MANY_PARTICIPANTS, NO_SPACE, UNSUPPORTED, IO | opening | a problem of the system: see the message |
 //   | UNKNOWN_KEY, NOT_NUMBERS, CLOCK_MOVES_ITSELF | changing a set | change the call |
-//   | NOT_REQUESTED, ABOVE_REQUESTED, ABOVE_CHARGED, PERMITS, TOO_MUCH | reporting | change the report; it is held as before |
-//   | UNREPORTED | release | it is released; report with limitset_settle() before |
-//   | EMPTY, FULL, OVER, CLOSED, TOO_LONG, NO_QUEUE | queues | wait; wait; stop; do not push; make it shorter; create it |
-//   | NOT_HELD | queues | the segment was changed by somebody else; take another item |
+//   | NOT_REQUESTED, ABOVE_REQUESTED, ABOVE_CHARGED, PERMITS, TOO_MUCH | reporting | change the report; still held |
+//   | UNREPORTED | release | the acquisition is released; report with limitset_settle() before |
+//   | EMPTY, FULL, OVER, CLOSED, TOO_LONG, NO_QUEUE | queues | wait; wait; stop; do not push; shorten; create a queue |
+//   | NOT_HELD | queues | another program changed the segment; take another item |
 //   | TOO_MANY_HANDLES | all | release or free some of the 16 million |
-//   | SPENT, IN_USE, NULL, BAD_HANDLE, BAD_ARGUMENT, BAD_STRUCT_SIZE | all | a mistake of the program |
-//   | DEFECT | all | a mistake of limitset: report it |
+//   | SPENT, IN_USE, NULL, BAD_HANDLE, BAD_ARGUMENT, BAD_STRUCT_SIZE | all | a bug in the program |
+//   | DEFECT | all | a bug in limitset: report it |
 //   | OTHER | all | see the message |

@@ -1,4 +1,4 @@
-//! What C passes: pointers that may be null, texts that may be none, numbers that may be out of range.
+//! Arguments from C: pointers that may be null, texts that may not be UTF-8, numbers that may be out of range.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -15,12 +15,12 @@ pub const LIMITSET_FOREVER: i64 = -1;
 
 #[cold]
 fn null(what: &str) -> Failure {
-    Failure::new(LIMITSET_NULL, format!("{what} is null: pass a pointer to something"))
+    Failure::new(LIMITSET_NULL, format!("{what} is null: pass a valid pointer"))
 }
 
 #[cold]
 fn askew(what: &str) -> Failure {
-    bad(format!("{what} is not aligned as its type is"))
+    bad(format!("{what} is misaligned: pass a pointer to a value of its type"))
 }
 
 #[cold]
@@ -28,7 +28,7 @@ pub(crate) fn bad(why: impl Into<String>) -> Failure {
     Failure::new(LIMITSET_BAD_ARGUMENT, why)
 }
 
-/// Checks a pointer to something that is read or written.
+/// Checks that a pointer is neither null nor misaligned.
 #[inline(always)]
 pub(crate) fn check<T>(pointer: *const T, what: &str) -> Done {
     if pointer.is_null() {
@@ -40,30 +40,30 @@ pub(crate) fn check<T>(pointer: *const T, what: &str) -> Done {
     Ok(())
 }
 
-/// Something that the caller lets us read.
+/// Borrows a value of the caller for reading.
 ///
 /// # Safety
 ///
-/// A pointer that is not null points to such a value, and nobody changes it meanwhile.
+/// A pointer that is not null points to such a value, which does not change meanwhile.
 pub(crate) unsafe fn read<'a, T>(pointer: *const T, what: &str) -> Done<&'a T> {
     check(pointer, what)?;
     // SAFETY: not null, aligned, and for the rest the caller vouches.
     Ok(unsafe { &*pointer })
 }
 
-/// Where the caller wants an answer. Every type that is answered so is plain numbers, which any bytes are.
+/// Borrows the place that an answer is written to. Answers are plain numbers, for which all bytes are valid.
 ///
 /// # Safety
 ///
-/// A pointer that is not null points to room for such a value, which nobody else uses meanwhile.
+/// A pointer that is not null points to room for such a value, which no other thread uses meanwhile.
 #[inline(always)]
 pub(crate) unsafe fn out<'a, T: Plain>(pointer: *mut T, what: &str) -> Done<&'a mut T> {
     check(pointer, what)?;
-    // SAFETY: not null, aligned, any bytes are such a value, and for the rest the caller vouches.
+    // SAFETY: not null, aligned, all bytes are valid for it, and for the rest the caller vouches.
     Ok(unsafe { &mut *pointer })
 }
 
-/// The same where the caller may want none.
+/// Borrows the place that an optional answer is written to; `None` if the caller passed null.
 ///
 /// # Safety
 ///
@@ -77,11 +77,11 @@ pub(crate) unsafe fn maybe_out<'a, T: Plain>(pointer: *mut T, what: &str) -> Don
     unsafe { out(pointer, what) }.map(Some)
 }
 
-/// Plain numbers and pointers: any bytes are a value.
+/// Types made of plain numbers and pointers.
 ///
 /// # Safety
 ///
-/// That must be so.
+/// All bytes must be valid for the type.
 pub(crate) unsafe trait Plain {}
 
 macro_rules! plain {
@@ -98,7 +98,7 @@ plain!(u8, u32, u64, i32, i64, usize);
 // SAFETY: a pointer.
 unsafe impl<T> Plain for *mut T {}
 
-/// A struct that says how large its caller thinks it is.
+/// A struct with a field for the size that the caller was compiled with.
 pub(crate) trait Sized {
     fn struct_size(&self) -> usize;
 }
@@ -114,7 +114,7 @@ macro_rules! sized {
 }
 pub(crate) use sized;
 
-/// Checks what a struct says of its size.
+/// Checks the `struct_size` of a struct.
 pub(crate) fn check_size<T: Sized>(it: &T, what: &str) -> Done {
     let (found, expected) = (it.struct_size(), std::mem::size_of::<T>());
     if found == expected {
@@ -123,34 +123,34 @@ pub(crate) fn check_size<T: Sized>(it: &T, what: &str) -> Done {
     Err(Failure::new(
         LIMITSET_BAD_STRUCT_SIZE,
         format!(
-            "the struct_size of {what} is {found}, here such a struct has {expected} bytes: initialize it with the \
-             function that limitset.h has for it, and compile with the header of this library"
+            "the struct_size of {what} is {found}, expected {expected}: initialize it with the function that \
+             limitset.h has for it, and compile with the header of this library"
         ),
     ))
 }
 
-/// `count` things in a row.
+/// Borrows an array of `count` values.
 ///
 /// # Safety
 ///
-/// A pointer that is not null points to `count` of them, and nobody changes them meanwhile.
+/// A pointer that is not null points to `count` values, which do not change meanwhile.
 pub(crate) unsafe fn slice<'a, T>(pointer: *const T, count: usize, what: &str) -> Done<&'a [T]> {
     if count == 0 {
         return Ok(&[]);
     }
     check(pointer, what)?;
     if count > isize::MAX as usize / std::mem::size_of::<T>().max(1) {
-        return Err(bad(format!("{count} of {what} is more than fits any memory")));
+        return Err(bad(format!("the count of {what} is {count}, more than fits into memory")));
     }
     // SAFETY: not null, aligned, not too many, and for the rest the caller vouches.
     Ok(unsafe { std::slice::from_raw_parts(pointer, count) })
 }
 
-/// A text in UTF-8.
+/// Borrows a text and checks that it is UTF-8.
 ///
 /// # Safety
 ///
-/// A pointer that is not null points to bytes that end with a zero, and nobody changes them meanwhile.
+/// A pointer that is not null points to bytes that end with a zero and do not change meanwhile.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Done<&'a str> {
     check(pointer, what)?;
     // SAFETY: not null, and the caller vouches for the zero at the end.
@@ -158,7 +158,7 @@ pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &str) -> Done<&'a st
     bytes.to_str().map_err(|error| bad(format!("{what} is not UTF-8: {error}")))
 }
 
-/// The name of a set: any bytes that a path may have.
+/// Borrows the name of a set, which may have any bytes that a path may have.
 ///
 /// # Safety
 ///
@@ -170,27 +170,27 @@ pub(crate) unsafe fn name<'a>(pointer: *const c_char) -> Done<&'a OsStr> {
     Ok(OsStr::from_bytes(bytes.to_bytes()))
 }
 
-/// A time that may be for ever.
+/// Reads a timeout; `None` is for ever.
 pub(crate) fn timeout(nanos: i64) -> Done<Option<Duration>> {
     match u64::try_from(nanos) {
         Ok(nanos) => Ok(Some(Duration::from_nanos(nanos))),
         Err(_) if nanos == LIMITSET_FOREVER => Ok(None),
-        Err(_) => Err(bad(format!("a timeout of {nanos} ns: it has to be 0 or more, or -1 for ever"))),
+        Err(_) => Err(bad(format!("invalid timeout of {nanos} ns: pass 0 or more, or -1 for ever"))),
     }
 }
 
-/// A time that may be missing, as C is told it: -1.
+/// Returns a time in nanoseconds, or -1 for a missing one.
 pub(crate) fn nanos_or_none(time: Option<Duration>) -> i64 {
     time.map_or(-1, |time| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// One of several words, by its number.
+/// Looks up the meaning of a constant of the header.
 pub(crate) fn choice<T: Copy>(number: u32, words: &[(u32, T)], what: &str) -> Done<T> {
     let found = words.iter().find(|(it, _)| *it == number).map(|(_, word)| *word);
-    found.ok_or_else(|| bad(format!("{number} is no {what}: use one of the constants of limitset.h")))
+    found.ok_or_else(|| bad(format!("unknown {what} {number}: use one of the constants of limitset.h")))
 }
 
-/// The value of a handle, and the words for one that leads nowhere.
+/// Returns the value of a handle, shared with other threads.
 #[inline(always)]
 pub(crate) fn shared<'a, T, H>(table: &'a Table<T>, handle: *const H, what: &str) -> Done<Shared<'a, T>> {
     if handle.is_null() {
@@ -199,7 +199,7 @@ pub(crate) fn shared<'a, T, H>(table: &'a Table<T>, handle: *const H, what: &str
     table.share(handle.addr() as u64).map_err(|lost| crate::failure::lost(what, lost))
 }
 
-/// Keeps a value and writes its handle.
+/// Stores a value in its table and writes its handle.
 ///
 /// # Safety
 ///
@@ -213,10 +213,10 @@ pub(crate) unsafe fn give<T, H>(table: &Table<T>, value: T, to: *mut *mut H, wha
 }
 
 pub(crate) fn too_many(what: &str) -> Failure {
-    Failure::new(LIMITSET_TOO_MANY_HANDLES, format!("there are too many {what}s: release or free some"))
+    Failure::new(LIMITSET_TOO_MANY_HANDLES, format!("too many {what}s are open: release or free some"))
 }
 
-/// Gives up the value of a handle. Null is nothing to give up.
+/// Closes a handle; its value is dropped after its last use. Null is ignored.
 pub(crate) fn close<T, H>(table: &Table<T>, handle: *const H, what: &str) -> Done {
     if handle.is_null() {
         return Ok(());
@@ -224,7 +224,7 @@ pub(crate) fn close<T, H>(table: &Table<T>, handle: *const H, what: &str) -> Don
     table.close(handle.addr() as u64).map_err(|lost: Lost| crate::failure::lost(what, lost))
 }
 
-/// The value of a handle that one thread at a time may use.
+/// Returns the value of a handle for this thread alone.
 pub(crate) fn alone<'a, T, H>(table: &'a Table<T>, handle: *const H, what: &str) -> Done<Alone<'a, T>> {
     if handle.is_null() {
         return Err(null(what));
@@ -232,7 +232,7 @@ pub(crate) fn alone<'a, T, H>(table: &'a Table<T>, handle: *const H, what: &str)
     table.lock(handle.addr() as u64).map_err(|lost| crate::failure::lost(what, lost))
 }
 
-/// Writes as many entries as there are and as there is room for; gives how many that were.
+/// Writes as many entries as there are and as there is room for; returns the number written.
 ///
 /// # Safety
 ///

@@ -14,7 +14,7 @@ use crate::handles::{BUILDERS, SETS, limitset_builder, limitset_set};
 use crate::limit::{limit, limitset_limit};
 use crate::status::limitset_status;
 
-/// What a builder has gathered. The options of the segment are put in at the end.
+/// The description that a builder has gathered. The options of the segment are added at the end.
 #[derive(Default)]
 pub(crate) struct Description {
     pub(crate) builder: LimitSetBuilder,
@@ -27,7 +27,7 @@ impl Description {
     }
 }
 
-/// Numbers of a set and its segment that are seldom changed. Initialize with limitset_settings_usual().
+/// Settings of a set and its segment that are seldom changed. Initialize with limitset_settings_usual().
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_settings {
@@ -35,7 +35,7 @@ pub struct limitset_settings {
     pub struct_size: usize,
     /// A limitset_clock.
     pub clock: u32,
-    /// 1: whoever fits goes first. 0: those who wait are served in the order in which they came.
+    /// 1: the first waiter that fits is granted. 0: waiters are granted in order of arrival.
     pub any_order: u32,
     /// 1: requests pass, marked as not enforced, when the set cannot be asked. 0: they are answered
     /// LIMITSET_UNAVAILABLE.
@@ -44,15 +44,15 @@ pub struct limitset_settings {
     pub on_difference: u32,
     /// How many processes can be attached at one time; 0: 256.
     pub slots: u32,
-    /// How many blocked acquirers there is room for; 0: 1024.
+    /// How many waiters there is room for; 0: 1024.
     pub waiters: u32,
     /// Permissions of the file; 0: 0600.
     pub mode: u32,
-    /// 1: a set that belongs to another user is accepted.
+    /// 1: accept a set that belongs to another user.
     pub any_owner: u32,
     /// Group of the file, for mode 0660; -1: not changed.
     pub group: i64,
-    /// How long to wait for a lock that a living process does not give up; 0: 5 seconds.
+    /// The lock timeout: how long to wait while a living process holds the set's lock; 0: 5 seconds.
     pub patience_ns: u64,
 }
 
@@ -62,13 +62,13 @@ pub struct limitset_settings {
 pub enum limitset_clock {
     /// CLOCK_MONOTONIC.
     LIMITSET_MONOTONIC = 0,
-    /// CLOCK_MONOTONIC_COARSE: quicker to read, a few milliseconds behind.
+    /// CLOCK_MONOTONIC_COARSE: faster to read, a few milliseconds behind.
     LIMITSET_COARSE = 1,
     /// Stands still until limitset_advance() moves it: for tests.
     LIMITSET_MANUAL = 2,
 }
 
-/// What to do when a set exists and was declared otherwise.
+/// How to open a set that exists and was declared differently.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum limitset_difference {
@@ -76,7 +76,7 @@ pub enum limitset_difference {
     LIMITSET_FAIL = 0,
     /// Use the set as it is.
     LIMITSET_KEEP_CURRENT = 1,
-    /// Give the set the numbers of this program.
+    /// Give the set the parameters of this program.
     LIMITSET_RECONFIGURE = 2,
 }
 
@@ -90,17 +90,17 @@ pub struct limitset_cooldown {
     pub first_ns: u64,
     /// The longest pause that follows from `factor`.
     pub longest_ns: u64,
-    /// How many times as long each further pause is while nothing goes well, from 1 to 1000.
+    /// How many times as long each further pause is until a request succeeds, from 1 to 1000.
     pub factor: f64,
-    /// By which part a pause or gap may be longer at random, from 0 to 1.
+    /// The part by which a pause or gap may be longer at random, from 0 to 1.
     pub jitter: f64,
-    /// How many admissions are spaced after a pause; 0: everybody goes on at once.
+    /// How many admissions are spaced after a pause; 0: none, all waiters go on at once.
     pub slow_admissions: u32,
     /// 0.
     pub reserved: u32,
-    /// The first gap between them.
+    /// The first gap between spaced admissions.
     pub first_gap_ns: u64,
-    /// The last gap between them.
+    /// The last gap between spaced admissions.
     pub last_gap_ns: u64,
 }
 
@@ -118,7 +118,7 @@ pub struct limitset_queue {
     pub result_bytes: u32,
     /// How often an item is tried before it becomes a dead letter; 0: 3 times.
     pub attempts: u32,
-    /// How often the other side may say "too many requests" to an item before that; 0: 20 times.
+    /// How often an item may be answered "too many requests" before it becomes a dead letter; 0: 20 times.
     pub rate_limits: u32,
     /// 0.
     pub reserved: u32,
@@ -138,7 +138,7 @@ const DIFFERENCES: [(u32, OnDifference); 3] = [
     (limitset_difference::LIMITSET_RECONFIGURE as u32, OnDifference::Reconfigure),
 ];
 
-/// Changes what a builder has gathered.
+/// Changes the description in a builder.
 fn change(
     builder: *const limitset_builder,
     change: impl FnOnce(&mut Description) -> Done,
@@ -157,13 +157,13 @@ pub unsafe extern "C" fn limitset_builder_new(builder: *mut *mut limitset_builde
     answer(|| unsafe { args::give(&BUILDERS, Description::default(), builder, "builder") })
 }
 
-/// Frees a builder; the sets that it opened stay. Null is nothing to free.
+/// Frees a builder; the sets that it opened stay open. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_builder_free(builder: *mut limitset_builder) -> limitset_status {
     answer(|| args::close(&BUILDERS, builder, "builder"))
 }
 
-/// Adds a limit. Whether it can be is said when the set is opened.
+/// Adds a limit. Opening the set checks whether the limit is valid.
 ///
 /// # Safety
 ///
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn limitset_builder_config(
     })
 }
 
-/// Sets what is in `settings`, all of it.
+/// Replaces all settings by `settings`.
 ///
 /// # Safety
 ///
@@ -219,10 +219,12 @@ pub unsafe extern "C" fn limitset_builder_settings(
         let it = unsafe { read(settings, "the settings") }?;
         args::check_size(it, "the settings")?;
         let clock = choice(it.clock, &CLOCKS, "clock")?;
-        let difference = choice(it.on_difference, &DIFFERENCES, "answer to a difference")?;
+        let difference = choice(it.on_difference, &DIFFERENCES, "on_difference")?;
         let group = match it.group {
             -1 => None,
-            group => Some(u32::try_from(group).map_err(|_| args::bad(format!("{group} is no group")))?),
+            group => Some(u32::try_from(group).map_err(|_| {
+                args::bad(format!("invalid group {group}: pass a group number, or -1 for none"))
+            })?),
         };
         let unavailable =
             if it.allow_when_unavailable == 0 { OnUnavailable::Deny } else { OnUnavailable::Allow };
@@ -304,7 +306,7 @@ pub unsafe extern "C" fn limitset_builder_queue(
     })
 }
 
-/// Opens a set by what a builder has gathered.
+/// Opens the set that a builder describes.
 ///
 /// # Safety
 ///
@@ -357,7 +359,7 @@ pub unsafe extern "C" fn limitset_create(
     unsafe { open(builder, set, create) }
 }
 
-/// Creates a set without a name, for this process and those it forks.
+/// Creates a set without a name, for this process and the processes that it forks.
 ///
 /// # Safety
 ///
@@ -385,7 +387,7 @@ pub unsafe extern "C" fn limitset_open_private(
     unsafe { open(builder, set, |whole| Ok(whole.in_memory()?)) }
 }
 
-/// Attaches to a set that exists, whatever its limits are: they are in the segment.
+/// Attaches to a set that exists. Its limits are read from the segment.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What a refusal says, in a struct of the caller's.
+//! The details of a denial, in a struct of the caller.
 
 use std::ffi::c_char;
 
@@ -12,19 +12,20 @@ use crate::status::of_acquire;
 /// Room for a key and the zero at its end: keys have at most 64 bytes.
 pub const LIMITSET_KEY_ROOM: usize = 72;
 
-/// How one limit stands to a request.
+/// The status of one limit with respect to a request.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_limit_status {
     /// The limit.
     pub key: [c_char; LIMITSET_KEY_ROOM],
-    /// How much was asked of it; 0: it was left alone.
+    /// The amount that was requested of it; 0: none.
     pub requested: u64,
-    /// How much it would give now; negative is debt.
+    /// The amount that it would grant now; negative is debt.
     pub available: i64,
-    /// How much it ever gives at once.
+    /// The most that it ever grants at once.
     pub most: u64,
-    /// How long until it fits if nobody else asks before; -1: it fits, or that depends on others, or it never does.
+    /// The time until the request fits, if no other request comes first; -1: it fits now, or never, or the time depends
+    /// on other holders.
     pub retry_after_ns: i64,
     /// 1: the request fits.
     pub passed: u32,
@@ -32,29 +33,30 @@ pub struct limitset_limit_status {
     pub reserved: u32,
 }
 
-/// Why nothing was acquired. Initialize with limitset_denial_init(), and set `limits` and `limits_room` if the status of
-/// every limit is wanted. It may be used again without being initialized again.
+/// The reason why a request was denied. Initialize with limitset_denial_init(), and set `limits` and `limits_room` to
+/// get the status of every limit. It may be used again without being initialized again.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_denial {
     /// sizeof(limitset_denial).
     pub struct_size: usize,
-    /// What was answered: a limitset_status. LIMITSET_OK by a limitset_check() that found room.
+    /// The answer: a limitset_status. LIMITSET_OK after a limitset_check() that found room.
     pub status: i32,
     /// How many entries of `limits` were written: the limits in the order of their definition, as many as there is
-    /// room for. Of LIMITSET_DENIED, LIMITSET_TIMED_OUT, and a limitset_check() that found room.
+    /// room for. Set by LIMITSET_DENIED, LIMITSET_TIMED_OUT, and a limitset_check() that found room.
     pub limits_written: u32,
-    /// How long to wait before the same request succeeds, if nobody else asks before; -1: not known.
+    /// The time until the request can succeed, if no other request comes first; -1: not known.
     pub retry_after_ns: i64,
-    /// How many others who want the same wait before. Of LIMITSET_QUEUED and LIMITSET_TIMED_OUT.
+    /// How many waiters for the same limits are ahead. Set by LIMITSET_QUEUED and LIMITSET_TIMED_OUT.
     pub ahead: u64,
-    /// The limit that is most in the way; empty if none is. Of LIMITSET_DENIED, LIMITSET_TIMED_OUT and LIMITSET_NEVER.
+    /// The limit that takes longest to allow the request; empty if there is none. Set by LIMITSET_DENIED,
+    /// LIMITSET_TIMED_OUT and LIMITSET_NEVER.
     pub bottleneck: [c_char; LIMITSET_KEY_ROOM],
-    /// How much was asked of that limit.
+    /// The amount that was requested of that limit.
     pub requested: u64,
-    /// How much it would give now. Not of LIMITSET_NEVER.
+    /// The amount that it would grant now. Not set by LIMITSET_NEVER.
     pub available: i64,
-    /// How much it ever gives at once. Of LIMITSET_QUEUE_FULL, how many places there are.
+    /// The most that it ever grants at once. After LIMITSET_QUEUE_FULL, the number of entries of the wait queue.
     pub most: u64,
     /// Where the status of every limit is to be written; null: nowhere.
     pub limits: *mut limitset_limit_status,
@@ -67,7 +69,7 @@ pub struct limitset_denial {
 sized!(limitset_denial);
 plain!(limitset_denial, limitset_limit_status);
 
-/// Where the caller wants to be told why, if anywhere.
+/// Borrows the denial that the caller wants filled; `None` if the caller passed null.
 ///
 /// # Safety
 ///
@@ -86,7 +88,7 @@ pub(crate) unsafe fn wanted<'a>(denial: *mut limitset_denial) -> Done<Option<&'a
 }
 
 impl limitset_denial {
-    /// Says why; entries go where the caller wants them.
+    /// Writes the reason of a denial, and the status of each limit where the caller has room for it.
     ///
     /// # Safety
     ///
@@ -116,7 +118,7 @@ impl limitset_denial {
         }
     }
 
-    /// Says how all limits stand to a request that would be granted.
+    /// Writes the status of each limit after a check that found room.
     ///
     /// # Safety
     ///
@@ -166,7 +168,7 @@ impl limitset_denial {
     }
 }
 
-/// A key with a zero behind it. Keys fit: the core lets none be longer.
+/// Returns a key with a zero behind it. Every key fits: the core rejects longer ones.
 pub(crate) fn in_room<const ROOM: usize>(text: &str) -> [c_char; ROOM] {
     let mut room = [0; ROOM];
     for (to, byte) in room.iter_mut().zip(text.bytes().take(ROOM - 1)) {

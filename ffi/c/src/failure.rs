@@ -1,4 +1,4 @@
-//! Why a function answers something else than success, and the message of the last error of each thread.
+//! Failures of calls, and the message of the last error of each thread.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -11,16 +11,16 @@ use crate::status::limitset_status::{self, *};
 use crate::status::{of_acquire, of_attach, of_manage, of_open, of_pool, of_queue, of_usage};
 use crate::table::Lost;
 
-/// Why something was not done.
+/// The reason why a call failed.
 pub(crate) enum Failure {
-    /// A refusal, which is put into words only if somebody asks: it may be the usual answer.
+    /// A denied request. Its message is written only if the program asks for it, because denials may be frequent.
     Refused(AcquireError),
     Said(limitset_status, String),
 }
 
 pub(crate) type Done<T = ()> = Result<T, Failure>;
 
-/// What this thread was told last.
+/// The last error of a thread.
 enum Last {
     Nothing,
     Refused(AcquireError),
@@ -31,17 +31,17 @@ thread_local! {
     static LAST: RefCell<Last> = const { RefCell::new(Last::Nothing) };
 }
 
-/// Acts, and answers; nothing panics across the boundary.
+/// Calls `act` and returns its status. A panic becomes a status and does not cross the boundary.
 #[inline(always)]
 pub(crate) fn answer(act: impl FnOnce() -> Done) -> limitset_status {
-    // After a panic nothing of ours is half done: the core undoes what it did, and tables change by single words.
+    // After a panic nothing is half done: the core rolls back, and a table changes by single words.
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(())) => LIMITSET_OK,
         Ok(Err(failure)) => failure.tell(),
         Err(panic) => {
             let told = panic.downcast_ref::<String>().map(String::as_str);
-            let told = told.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no words");
-            Failure::Said(LIMITSET_DEFECT, format!("a defect of limitset, worth a report: {told}")).tell()
+            let told = told.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+            Failure::Said(LIMITSET_DEFECT, format!("defect in limitset, please report it: {told}")).tell()
         }
     }
 }
@@ -57,15 +57,15 @@ impl Failure {
             Self::Refused(error) => (of_acquire(&error), Last::Refused(error)),
             Self::Said(status, text) => (status, Last::Said(in_c(text))),
         };
-        // A thread that is being destroyed has no variable any more; its status stands.
+        // A thread that is being destroyed has no such variable any more; it gets the status without a message.
         let before = LAST.try_with(|it| it.replace(last));
-        // Dropped only now: nothing that it runs can find the variable borrowed.
+        // Dropped here, where the variable is no longer borrowed: the destructor may use it.
         drop(before);
         status
     }
 }
 
-/// The message of the last error of this thread; empty if there was none.
+/// Returns the message of the last error of this thread; empty if there was none.
 pub(crate) fn last_message() -> *const c_char {
     let message = LAST.try_with(|it| {
         let mut last = it.borrow_mut();
@@ -82,7 +82,7 @@ pub(crate) fn last_message() -> *const c_char {
 }
 
 fn in_c(text: String) -> CString {
-    // A key may hold any character but this one ends a text in C.
+    // A key may contain a zero, which would end the text in C.
     CString::new(text.replace('\0', "\u{fffd}")).unwrap_or_default()
 }
 
@@ -112,20 +112,21 @@ impl From<AcquireError> for Failure {
     }
 }
 
-/// What it is called that a handle leads nowhere.
+/// The failure of a call with an invalid handle.
 #[cold]
 pub(crate) fn lost(what: &str, lost: Lost) -> Failure {
     match lost {
         Lost::Unknown => Failure::new(
             LIMITSET_BAD_HANDLE,
-            format!("this is no {what} that was ever given out: pass what a successful call has given"),
+            format!("unknown {what}: pass one that a successful call has returned"),
         ),
         Lost::Gone => Failure::new(
             LIMITSET_SPENT,
-            format!("this {what} was released, finished or freed before: what is gone cannot be used"),
+            format!("this {what} was released, finished or freed before: do not use it again"),
         ),
-        Lost::InUse => {
-            Failure::new(LIMITSET_IN_USE, format!("another thread uses this {what} now: one at a time may"))
-        }
+        Lost::InUse => Failure::new(
+            LIMITSET_IN_USE,
+            format!("another thread uses this {what}: use it from one thread at a time"),
+        ),
     }
 }

@@ -1,4 +1,4 @@
-//! What C holds: one table for each kind of thing.
+//! The types that C holds by handle: one table for each.
 
 use limits::{Acquisition, Finished, LimitPool, LimitSet, WorkItem};
 
@@ -21,13 +21,13 @@ pub struct limitset_pool {
     _private: [u8; 0],
 }
 
-/// What is asked for, of which set or pool, looked up once. All threads may use it.
+/// A request to a set or pool, with its keys looked up. All threads may use it.
 pub struct limitset_request {
     _private: [u8; 0],
 }
 
-/// A held acquisition: a small value, to be copied at will. All copies are the same acquisition, which ends once. One
-/// thread at a time may use it.
+/// A held acquisition: a small value that may be copied. All copies are one acquisition, which ends once. One thread at
+/// a time may use it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_held {
@@ -35,7 +35,7 @@ pub struct limitset_held {
     pub id: u64,
 }
 
-/// An item of work that this process has: a small value, as limitset_held.
+/// An item of work that this process has taken: a small value that may be copied, like limitset_held.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_item {
@@ -43,7 +43,7 @@ pub struct limitset_item {
     pub id: u64,
 }
 
-/// A finished item that this process collects: a small value, as limitset_held.
+/// A finished item that this process has collected: a small value that may be copied, like limitset_held.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_finished {

@@ -15,7 +15,7 @@ use crate::status::limitset_status;
 use crate::table::Alone;
 
 thread_local! {
-    /// A place that this thread has emptied and will fill next, without asking anybody.
+    /// A place that this thread has emptied and will fill next, without access to the shared list of free places.
     static SPARE: Spare = const { Spare(Cell::new(0)) };
 }
 
@@ -27,7 +27,7 @@ impl Drop for Spare {
     }
 }
 
-/// Keeps what was acquired; gives its number.
+/// Stores an acquisition; returns its number.
 #[inline(always)]
 pub(crate) fn keep(acquisition: Acquisition) -> Done<u64> {
     let spare = SPARE.try_with(|spare| spare.0.replace(0)).unwrap_or(0);
@@ -35,7 +35,7 @@ pub(crate) fn keep(acquisition: Acquisition) -> Done<u64> {
     HELD.insert_at(place, acquisition).ok_or_else(|| args::too_many("acquisition"))
 }
 
-/// Ends what is held: from the beginning of `end` on nobody else can.
+/// Ends an acquisition: from the beginning of `end` on, every other call with it fails.
 #[inline(always)]
 pub(crate) fn end<R>(held: limitset_held, end: impl FnOnce(Acquisition) -> R) -> Done<R> {
     let (ended, place) = HELD.take_out(held.id, end).map_err(|why| lost("acquisition", why))?;
@@ -50,33 +50,33 @@ fn alone(held: limitset_held) -> Done<Alone<'static, Acquisition>> {
     HELD.lock(held.id).map_err(|why| lost("acquisition", why))
 }
 
-/// What an acquisition is. Initialize with limitset_held_info_init().
+/// Properties of an acquisition. Initialize with limitset_held_info_init().
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_held_info {
     /// sizeof(limitset_held_info).
     pub struct_size: usize,
-    /// Its number in the order of arrival.
+    /// The number of the acquisition in order of arrival.
     pub ticket: u64,
-    /// The position of its set in the pool that it came from; -1: it did not come from one.
+    /// The position of the set in the pool; -1: it was not acquired from a pool.
     pub pool_index: i64,
-    /// 0: the set could not be asked, and lets requests pass then.
+    /// 0: the set was unavailable and is set to allow requests then.
     pub is_enforced: u32,
     /// 0.
     pub reserved: u32,
 }
 
-/// A pause of a set. Initialize with limitset_pause_info_init().
+/// A pause of a set. Initialize it with limitset_pause_info_init().
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_pause_info {
     /// sizeof(limitset_pause_info).
     pub struct_size: usize,
-    /// How long it lasts from now; -1: it is over.
+    /// How long the pause lasts from now; -1: it is over.
     pub remaining_ns: i64,
-    /// Its number: how many pauses there have been.
+    /// The number of the pause: how many pauses there have been.
     pub generation: u64,
-    /// 1: the report began no pause, because it was about a request from before this one.
+    /// 1: the report began no pause, because its request was granted before the present pause.
     pub absorbed: u32,
     /// 0.
     pub reserved: u32,
@@ -85,7 +85,7 @@ pub struct limitset_pause_info {
 sized!(limitset_held_info, limitset_pause_info);
 plain!(limitset_held_info, limitset_pause_info);
 
-/// Where the caller wants to be told of a pause, if anywhere.
+/// Borrows the pause that the caller wants filled; `None` if the caller passed null.
 ///
 /// # Safety
 ///
@@ -108,18 +108,18 @@ pub(crate) fn tell_pause(to: Option<&mut limitset_pause_info>, pause: &Pause) {
     }
 }
 
-/// What the other side asked for, if it did.
+/// Reads a Retry-After; `None` if the other side sent none.
 pub(crate) fn retry_after(nanos: i64) -> Done<Option<Duration>> {
     match u64::try_from(nanos) {
         Ok(nanos) => Ok(Some(Duration::from_nanos(nanos))),
         Err(_) if nanos == -1 => Ok(None),
         Err(_) => {
-            Err(args::bad(format!("a retry_after of {nanos} ns: it has to be 0 or more, or -1 for none")))
+            Err(args::bad(format!("invalid retry_after of {nanos} ns: pass 0 or more, or -1 for none")))
         }
     }
 }
 
-/// Reports something about one limit.
+/// Reports the use of one limit.
 ///
 /// # Safety
 ///
@@ -143,8 +143,8 @@ unsafe fn report(
     })
 }
 
-/// Reports that `used` of what was requested was used; the rest is given back where the limit's algorithm can take it.
-/// `returned`, if it is not null, becomes how much that was. Reporting again corrects the report.
+/// Reports that `used` of the requested amount was used; the rest is refunded where the limit's algorithm can refund.
+/// `returned`, if it is not null, becomes the refunded amount. Reporting again corrects the report.
 ///
 /// # Safety
 ///
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn limitset_update(
     unsafe { report(held, key, returned, |held, key| held.update(key, used)) }
 }
 
-/// Charges `delta` more than so far, into debt if need be, or gives back that much if it is negative. Counts as a report.
+/// Charges `delta` units more than so far, into debt if need be, or refunds them if it is negative. Counts as a report.
 ///
 /// # Safety
 ///
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn limitset_adjust(
     unsafe { report(held, key, returned, |held, key| held.adjust(key, delta)) }
 }
 
-/// Reports what was used, be it less or more than requested, into debt if need be.
+/// Reports the real use, less or more than requested, into debt if need be.
 ///
 /// # Safety
 ///
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn limitset_settle(
     unsafe { report(held, key, returned, |held, key| held.settle(key, actual)) }
 }
 
-/// How much of a limit is charged or held now. LIMITSET_NOT_REQUESTED if it was left out.
+/// Reads the amount of a limit that is charged or held now. LIMITSET_NOT_REQUESTED if the request left the limit out.
 ///
 /// # Safety
 ///
@@ -218,7 +218,7 @@ pub unsafe extern "C" fn limitset_charged(
     })
 }
 
-/// What an acquisition is.
+/// Reads the properties of an acquisition.
 ///
 /// # Safety
 ///
@@ -240,7 +240,8 @@ pub unsafe extern "C" fn limitset_read_held(
     })
 }
 
-/// Acquires more under the same acquisition, exactly what is named, all or none. Never waits. `denial` may be null.
+/// Acquires exactly the named amounts in addition, under the same acquisition, all or none. Never waits. `denial` may
+/// be null.
 ///
 /// # Safety
 ///
@@ -267,22 +268,21 @@ pub unsafe extern "C" fn limitset_acquire_more(
     })
 }
 
-/// Ends the acquisition: permits return, charges stay. Also with LIMITSET_UNREPORTED it is released. With
+/// Ends the acquisition: permits return, charges stay. After LIMITSET_UNREPORTED it is released, too. After
 /// LIMITSET_UNAVAILABLE the permits return as soon as the lock is free.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_release(held: limitset_held) -> limitset_status {
     answer(|| Ok(end(held, Acquisition::release)??))
 }
 
-/// Ends the acquisition as if it had not been: permits return, and charges too where the limit's algorithm can take them
-/// back.
+/// Cancels the acquisition: permits return, and charges are refunded where the limit's algorithm can refund.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_cancel(held: limitset_held) -> limitset_status {
     answer(|| Ok(end(held, Acquisition::cancel)??))
 }
 
 /// Ends the acquisition because the other side answered "too many requests": the whole set pauses, in every process.
-/// `retry_after_ns` is what the other side asked for; -1: nothing. `pause` may be null.
+/// `retry_after_ns` is the other side's Retry-After; -1: it sent none. `pause` may be null.
 ///
 /// # Safety
 ///

@@ -6,12 +6,12 @@ use crate::args::{self, plain};
 use crate::failure::{Done, answer};
 use crate::status::limitset_status;
 
-/// Ends waits when it is raised. Begin with all zero (a static variable is), and keep it as long as somebody may wait
-/// with it or raise it.
+/// Ends waits when it is raised. Initialize it with zeros (a static variable is), and keep it as long as a thread may
+/// wait with it or raise it.
 #[repr(C)]
 #[derive(Debug)]
 pub struct limitset_interrupt {
-    /// Only for the functions of this header.
+    /// Reserved for the functions of this header.
     pub raised: u32,
 }
 
@@ -20,7 +20,7 @@ plain!(limitset_interrupt);
 const _: () = assert!(std::mem::size_of::<Interrupt>() == std::mem::size_of::<limitset_interrupt>());
 const _: () = assert!(std::mem::align_of::<Interrupt>() == std::mem::align_of::<limitset_interrupt>());
 
-/// Calls `act` with its waits ended by the interrupt, if there is one.
+/// Calls `act`; the interrupt, if there is one, ends its waits.
 ///
 /// # Safety
 ///
@@ -33,15 +33,15 @@ pub(crate) unsafe fn with_interrupt<T>(
         return Ok(act());
     }
     args::check(interrupt, "the interrupt")?;
-    // SAFETY: the same size and alignment, one word that is only touched atomically. It need not live for ever: `during`
-    // forgets it before it returns.
+    // SAFETY: the types have the same size and alignment: one word with atomic access only. It need not live for ever:
+    // `during` does not keep it beyond its return.
     let interrupt: &'static Interrupt = unsafe { &*interrupt.cast() };
     Ok(interrupt.during(act))
 }
 
 /// Ends all waits that were given this interrupt, and every later one until limitset_interrupt_clear(), with
-/// LIMITSET_INTERRUPTED; what can be had without waiting is still given. **The one function of this header that may be
-/// called from a signal handler.** It leaves errno as it is. Null does nothing.
+/// LIMITSET_INTERRUPTED; a request that fits at once is still granted. **The one function of this header that may be
+/// called from a signal handler.** It leaves errno as it is. Null is ignored.
 ///
 /// # Safety
 ///
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn limitset_interrupt_raise(interrupt: *mut limitset_inter
     unsafe { errno.write(before) };
 }
 
-/// Lets waits begin again.
+/// Clears the interrupt: later waits are not ended by it.
 ///
 /// # Safety
 ///

@@ -1,23 +1,20 @@
 //! limitset for C, and for every language that can call C.
 //!
-//! A translation of the core: it holds no rules of its own. `include/limitset.h` is made of these files and is the
-//! manual; a test keeps it current. The files, in the order of the header:
+//! It translates calls to the core and has no rules of its own. `include/limitset.h` is generated from these files and
+//! is the manual; a test keeps it current. The files, in the order of the header:
 //!
 //! | | |
 //! | --- | --- |
-//! | `status` | what every function answers |
-//! | `handles`, `table` | what C holds by number, and how a number that leads nowhere is an error |
-//! | `args`, `failure` | pointers, texts and sizes from C; messages and panics to it |
+//! | `status` | the statuses that functions return |
+//! | `handles`, `table` | handles are numbers; an invalid one is an error |
+//! | `args`, `failure` | checks of pointers, texts and sizes from C; error messages, and panics as errors |
 //! | `limit`, `builder`, `set` | define, open, change, remove |
-//! | `request`, `recent`, `denial`, `interrupt` | ask, be told why not, stop waiting |
-//! | `held` | report use, release |
+//! | `request`, `recent`, `denial`, `interrupt` | acquire and charge, the reasons of a denial, ending a wait |
+//! | `held` | report use, release, cancel |
 //! | `pool`, `queue`, `stats` | several sets; work; a set at one instant |
-//! | `version` | which interface this is, and the words of the last error |
+//! | `version` | the version of the interface, and the message of the last error |
 #![allow(non_camel_case_types, reason = "the names are those of the header")]
-#![allow(
-    unreachable_pub,
-    reason = "what the header shows is public, and nothing links this as a Rust library"
-)]
+#![allow(unreachable_pub, reason = "items of the header are public, and no Rust crate links this library")]
 #![warn(missing_docs)]
 
 #[cfg(not(target_pointer_width = "64"))]

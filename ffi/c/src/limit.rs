@@ -1,4 +1,4 @@
-//! Limits, as C describes them.
+//! Limits, as C declares them.
 
 use std::ffi::c_char;
 use std::time::Duration;
@@ -8,23 +8,23 @@ use limits::{Algorithm, CallLimit, Limit, RateLimit, Report, ResourceLimit};
 use crate::args::{self, choice, sized};
 use crate::failure::Done;
 
-/// What is limited: the `kind` of a limitset_limit.
+/// The `kind` of a limitset_limit.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum limitset_kind {
-    /// Units per time, however many a request names: tokens, bytes, rows.
+    /// Units per time; each request names its amount: tokens, bytes, rows.
     LIMITSET_RATE = 1,
     /// Calls per time: each request takes 1 unless it names another amount.
     LIMITSET_CALL = 2,
-    /// Things that are held and given back: connections, slots. Each request holds 1 unless it names another amount.
+    /// Permits that are held and returned: connections, slots. Each request holds 1 unless it names another amount.
     LIMITSET_RESOURCE = 3,
 }
 
-/// How a rate counts: the `algorithm` of a limitset_limit. docs/algorithms.md compares them.
+/// The `algorithm` of a limitset_limit: how a rate counts. docs/algorithms.md compares the algorithms.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum limitset_algorithm {
-    /// The token bucket.
+    /// The default: the token bucket.
     LIMITSET_USUAL = 0,
     /// Bursts up to the capacity (or the burst set), continuous refill.
     LIMITSET_TOKEN_BUCKET = 1,
@@ -38,7 +38,7 @@ pub enum limitset_algorithm {
     LIMITSET_GCRA = 5,
 }
 
-/// A limit. Initialize it with limitset_rate(), limitset_call() or limitset_resource(), then change what shall differ.
+/// A limit. Initialize it with limitset_rate(), limitset_call() or limitset_resource(), then change its fields.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_limit {
@@ -48,17 +48,17 @@ pub struct limitset_limit {
     pub kind: u32,
     /// A limitset_algorithm; not for resources.
     pub algorithm: u32,
-    /// By which requests name it: 1 to 64 bytes of UTF-8. Of a call limit it may be null: "call_count".
+    /// The key by which requests name the limit: 1 to 64 bytes of UTF-8. Null for a call limit is "call_count".
     pub key: *const c_char,
-    /// Units per window, or how many there are.
+    /// Units per window; permits of a resource limit.
     pub capacity: u64,
     /// Length of the window; not for resources.
     pub window_ns: u64,
-    /// Most units at once; 0: as many as the capacity. Not for windows and resources.
+    /// The most units at once; 0: as many as the capacity. Not for windows and resources.
     pub burst: u64,
-    /// Sub-windows of a sliding window; 0: the usual 10.
+    /// Sub-windows of a sliding window; 0: the default of 10.
     pub resolution: u32,
-    /// Of a rate: 1 if its use need not be reported before release.
+    /// For a rate: 1 if its use need not be reported before release.
     pub report_optional: u32,
 }
 
@@ -79,7 +79,7 @@ const ALGORITHMS: [(u32, Algorithm); 6] = [
     (limitset_algorithm::LIMITSET_GCRA as u32, Algorithm::Gcra),
 ];
 
-/// The limit that C describes; whether it can be is for the core to say.
+/// Converts a limit from C. The core checks its parameters.
 ///
 /// # Safety
 ///
@@ -94,7 +94,7 @@ pub(crate) unsafe fn limit(it: &limitset_limit) -> Done<Limit> {
         unsafe { args::text(it.key, "the key of a limit") }?
     };
     let window = Duration::from_nanos(it.window_ns);
-    // Both kinds of rates have these methods, and nothing else in common.
+    // Both kinds of rates have these methods, but no common type.
     macro_rules! with_rest {
         ($limit:expr) => {{
             let mut limit = $limit.algorithm(algorithm);
@@ -117,11 +117,11 @@ pub(crate) unsafe fn limit(it: &limitset_limit) -> Done<Limit> {
     })
 }
 
-/// Several of them.
+/// Converts an array of limits from C.
 ///
 /// # Safety
 ///
-/// `count` limits in a row, their keys null or texts.
+/// `first` points to `count` limits, whose keys are null or texts.
 pub(crate) unsafe fn limits(first: *const limitset_limit, count: usize) -> Done<Vec<Limit>> {
     // SAFETY: the caller vouches.
     let limits = unsafe { args::slice(first, count, "the limits") }?;

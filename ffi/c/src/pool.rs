@@ -7,27 +7,27 @@ use crate::failure::{Done, answer};
 use crate::handles::{POOLS, SETS, limitset_pool, limitset_set};
 use crate::status::limitset_status;
 
-/// Which set of a pool is asked first.
+/// The order in which the sets of a pool are asked.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum limitset_balance {
-    /// One after the other, each worker beginning with another one.
+    /// One after the other; each worker begins with another set.
     LIMITSET_ROUND_ROBIN = 0,
-    /// Any.
+    /// A random set.
     LIMITSET_RANDOM = 1,
-    /// The first that has room, from the worker's own position on; else the one that will have room first.
+    /// The first set with room, from the worker's own position on; else the set that will have room first.
     LIMITSET_FIRST_FREE = 2,
 }
 
-/// What the balancer of a pool has seen of one of its sets.
+/// Counts of a pool's balancer for one of its sets.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_pool_stats {
-    /// How often it granted.
+    /// How often the set granted a request.
     pub granted: u64,
-    /// How often it refused.
+    /// How often the set denied a request.
     pub refused: u64,
-    /// How often it was skipped because it was removed.
+    /// How often the set was skipped because it was removed.
     pub skipped: u64,
 }
 
@@ -39,8 +39,8 @@ const BALANCES: [(u32, Balance); 3] = [
     (limitset_balance::LIMITSET_FIRST_FREE as u32, Balance::FirstFree),
 ];
 
-/// A pool of these sets, in this order, for the worker of this number (each has a balancer of its own; 0 if there are no
-/// workers). `balance` is a limitset_balance. The pool has its own hold on the sets: their handles may be freed.
+/// Creates a pool of these sets, in this order, for the worker of this number (each worker has its own balancer; 0 if
+/// there are no workers). `balance` is a limitset_balance. The pool keeps the sets open: their handles may be freed.
 ///
 /// # Safety
 ///
@@ -66,14 +66,14 @@ pub unsafe extern "C" fn limitset_pool_new(
     })
 }
 
-/// Frees a pool; its requests and what was acquired stay. Null is nothing to free.
+/// Frees a pool; its requests and acquisitions stay valid. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_pool_free(pool: *mut limitset_pool) -> limitset_status {
     answer(|| args::close(&POOLS, pool, "pool"))
 }
 
-/// What the balancer has seen of its sets, as many as there is room for. `count`, if it is not null, becomes how many sets
-/// there are.
+/// Reads the counts of the balancer for each set, for as many sets as there is room for. `count`, if it is not null,
+/// becomes the number of sets.
 ///
 /// # Safety
 ///

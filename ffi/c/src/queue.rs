@@ -1,4 +1,4 @@
-//! Work that goes to another worker if its worker dies.
+//! The work queue: an item goes to another worker if its worker dies.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::interrupt::{limitset_interrupt, with_interrupt};
 use crate::status::limitset_status::{self, LIMITSET_OVER};
 use crate::table::Table;
 
-/// Why a finished item is a dead letter.
+/// The reason why a finished item is a dead letter.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum limitset_reason {
-    /// It is none: it is done.
+    /// It is not a dead letter: it is done.
     LIMITSET_DONE = 0,
     /// It was tried as often as the queue allows.
     LIMITSET_ATTEMPTS = 1,
-    /// The other side said "too many requests" as often as the queue allows.
+    /// It was answered "too many requests" as often as the queue allows.
     LIMITSET_RATE_LIMITS = 2,
-    /// A worker gave it up.
+    /// A worker called limitset_dead_letter().
     LIMITSET_GIVEN_UP = 3,
 }
 
-/// An item, or a finished item. Initialize with limitset_item_info_init(). What it points to is there until the item is
-/// ended, by whichever thread.
+/// Properties of an item, or of a finished item. Initialize with limitset_item_info_init(). Its pointers are valid
+/// until a thread ends the item.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_item_info {
@@ -35,17 +35,17 @@ pub struct limitset_item_info {
     pub struct_size: usize,
     /// The program's own number.
     pub id: u64,
-    /// What was pushed.
+    /// The payload that was pushed.
     pub payload: *const u8,
-    /// How many bytes that are.
+    /// Length of the payload.
     pub payload_bytes: usize,
-    /// What came of it; of a dead letter that a worker gave up, why. Only of a finished item.
+    /// The result of a finished item; for a dead letter that a worker gave up, the worker's reason.
     pub result: *const u8,
-    /// How many bytes that are.
+    /// Length of the result.
     pub result_bytes: usize,
-    /// How often it was handed out, without the times that ended with "too many requests".
+    /// How often a worker took it, except the times that ended with "too many requests".
     pub attempts: u64,
-    /// How often the other side said "too many requests" to it.
+    /// How often it was answered "too many requests".
     pub rate_limits: u64,
     /// A limitset_reason.
     pub reason: u32,
@@ -61,13 +61,10 @@ fn queue(set: *const limitset_set) -> Done<WorkQueue> {
 }
 
 fn over() -> Failure {
-    Failure::new(
-        LIMITSET_OVER,
-        "the queue is closed, and all that was in it is finished: there is nothing more to do",
-    )
+    Failure::new(LIMITSET_OVER, "the queue is closed and all its items are finished: end the loop")
 }
 
-/// How long a function of the queue waits: not at all, for a time, for ever.
+/// How long a function of the queue waits.
 enum Wait {
     Not,
     For(Duration),
@@ -82,8 +79,8 @@ fn wait(nanos: i64) -> Done<Wait> {
     })
 }
 
-/// Adds an item. While all places are taken it waits, at most `timeout_ns` (LIMITSET_FOREVER: for ever; 0: not at all, and
-/// answers LIMITSET_FULL), until `interrupt` is raised. `id` means nothing to the queue.
+/// Adds an item. While the queue is full it waits, at most `timeout_ns` (LIMITSET_FOREVER: for ever; 0: not at all, the
+/// answer is LIMITSET_FULL), or until `interrupt` is raised. `id` is the program's own and means nothing to the queue.
 ///
 /// # Safety
 ///
@@ -111,8 +108,8 @@ pub unsafe extern "C" fn limitset_push(
     })
 }
 
-/// Takes the next item; waits while there is none, as limitset_push() does (with 0 it answers LIMITSET_EMPTY).
-/// LIMITSET_OVER: the queue is closed, and all that was in it is finished.
+/// Takes the next item; waits while there is none, as limitset_push() does (with 0 the answer is LIMITSET_EMPTY).
+/// LIMITSET_OVER: the queue is closed and all its items are finished.
 ///
 /// # Safety
 ///
@@ -141,7 +138,7 @@ pub unsafe extern "C" fn limitset_take(
     })
 }
 
-/// What an item is.
+/// Reads the properties of an item.
 ///
 /// # Safety
 ///
@@ -164,7 +161,7 @@ pub unsafe extern "C" fn limitset_read_item(
     })
 }
 
-/// Ends what a number stands for, unless it could not be done for a reason of the caller's own.
+/// Ends an item or a result, unless the result of the caller was too long.
 fn end<T>(
     table: &Table<T>,
     number: u64,
@@ -177,15 +174,15 @@ fn end<T>(
         if matches!(ended, Err(QueueError::TooLong { .. })) {
             return Ok(ended?);
         }
-        // Given up while it is still ours: whoever comes next finds it gone.
+        // Closed while this thread still has it alone: the next call with it finds it gone.
         let _ = table.close(number);
         drop(it);
         Ok(ended?)
     })
 }
 
-/// Records that an item is done. If `result` is not null it is kept for whoever collects it; until then the item keeps its
-/// place.
+/// Records that an item is done. If `result` is not null, the item keeps its place until a process has collected the
+/// result.
 ///
 /// # Safety
 ///
@@ -206,27 +203,27 @@ pub unsafe extern "C" fn limitset_done(
     }
 }
 
-/// Lets an item be tried again, by whomever, not before `after_ns` has passed. Tried often enough, it becomes a dead letter
-/// instead.
+/// Returns an item to the queue, for any worker to take again after `after_ns`. After its last attempt it becomes a
+/// dead letter instead.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_retry(item: limitset_item, after_ns: u64) -> limitset_status {
     end(&ITEMS, item.id, "item", |item| item.retry(Duration::from_nanos(after_ns)))
 }
 
-/// Gives an item to another worker, at once, as if it had not been taken.
+/// Returns an item to the queue at once, as if it had not been taken.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_give_back(item: limitset_item) -> limitset_status {
     end(&ITEMS, item.id, "item", WorkItem::give_back)
 }
 
-/// Leaves an item to another worker; the attempt counts.
+/// Returns an item to the queue; the attempt counts.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_abandon(item: limitset_item) -> limitset_status {
-    // Dropping it is what says so.
+    // Dropping the item abandons it.
     end(&ITEMS, item.id, "item", |_| Ok(()))
 }
 
-/// Gives an item up: it becomes a dead letter. `why` is kept as its result, and may be null.
+/// Makes an item a dead letter. `why` is kept as its result, and may be null.
 ///
 /// # Safety
 ///
@@ -244,9 +241,9 @@ pub unsafe extern "C" fn limitset_dead_letter(
     }
 }
 
-/// The other side answered "too many requests": ends the acquisition that the request was made with, as
-/// limitset_rate_limited() does, and parks the item until the pause is over, both at one instant. `retry_after_ns` is what
-/// the other side asked for; -1: nothing. `pause` may be null.
+/// Reports that the other side answered "too many requests": ends the acquisition of the request as
+/// limitset_rate_limited() does, and parks the item until the pause is over, both at one instant. `retry_after_ns` is
+/// the other side's Retry-After; -1: it sent none. `pause` may be null.
 ///
 /// # Safety
 ///
@@ -271,7 +268,7 @@ pub unsafe extern "C" fn limitset_park(
     })
 }
 
-/// Takes the oldest result that nobody has collected; waits while there is none, as limitset_take() does.
+/// Takes the oldest result that no process has collected; waits while there is none, as limitset_take() does.
 ///
 /// # Safety
 ///
@@ -321,7 +318,7 @@ fn keep_finished(to: &mut limitset_finished, taken: Result<Option<Finished>, Que
     Ok(())
 }
 
-/// What a finished item is.
+/// Reads the properties of a finished item.
 ///
 /// # Safety
 ///
@@ -349,31 +346,31 @@ pub unsafe extern "C" fn limitset_read_finished(
     })
 }
 
-/// A finished item is not needed any more; its place is free.
+/// Frees the place of a finished item.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_forget(finished: limitset_finished) -> limitset_status {
     end(&FINISHED, finished.id, "result", Finished::forget)
 }
 
-/// Lets a finished item be worked on again, with all counts at zero.
+/// Returns a finished item to the queue, with all counts at zero.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_revive(finished: limitset_finished) -> limitset_status {
     end(&FINISHED, finished.id, "result", Finished::revive)
 }
 
-/// Puts a finished item back: it can be collected again.
+/// Puts a finished item back, to be collected again.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_put_back(finished: limitset_finished) -> limitset_status {
     end(&FINISHED, finished.id, "result", |_| Ok(()))
 }
 
-/// From now on nothing can be pushed, by anybody. Workers go on until all is finished.
+/// Closes the queue: no process can push any more. Workers go on until all items are finished.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_close(set: *const limitset_set) -> limitset_status {
     answer(|| Ok(queue(set)?.close()?))
 }
 
-/// Waits until everything that was pushed is finished, at most `timeout_ns`, until `interrupt` is raised.
+/// Waits until all pushed items are finished, at most `timeout_ns`, or until `interrupt` is raised.
 ///
 /// # Safety
 ///

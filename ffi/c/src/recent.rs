@@ -1,7 +1,9 @@
-//! The request that a thread used last: found again without telling other threads, which is most of what finding costs.
+//! The request that a thread used last. Finding it again writes nothing that other threads read, which saves most of
+//! the cost of a lookup.
 //!
-//! A thread stays a user of its last request between calls. So a request that is freed goes when its last threads have
-//! come back, ended, or freed it themselves; what it was freed for, that nobody uses it any more, is so at once.
+//! A thread stays a user of its last request between calls. A freed request is therefore dropped when the last of
+//! these threads has made another call, ended, or freed the request itself; but no call that begins after it was freed
+//! can use it.
 
 use std::cell::Cell;
 
@@ -12,14 +14,14 @@ use crate::request::Asked;
 use crate::table::Shared;
 
 thread_local! {
-    /// Not there while a call uses it.
+    /// Empty while a call uses the request.
     static RECENT: Cell<Option<Shared<'static, Asked>>> = const { Cell::new(None) };
 }
 
-/// Uses a request.
+/// Calls `ask` with the request of a handle.
 #[inline(always)]
 pub(crate) fn with_request<R>(handle: *const limitset_request, ask: impl FnOnce(&Asked) -> R) -> Done<R> {
-    // A thread that is being destroyed has no such variable any more, and does without.
+    // A thread that is being destroyed has no such variable any more; it looks the request up.
     let recent = RECENT.try_with(Cell::take).unwrap_or(None);
     let asked = match recent {
         Some(recent) if recent.is_of(handle.addr() as u64) && recent.is_live() => recent,
@@ -35,7 +37,7 @@ pub(crate) fn with_request<R>(handle: *const limitset_request, ask: impl FnOnce(
     Ok(answer)
 }
 
-/// Frees a request; this thread at least does not hold on to it.
+/// Frees a request. This thread does not stay a user of it.
 pub(crate) fn free_request(handle: *const limitset_request) -> Done {
     let closed = args::close(&REQUESTS, handle, "request");
     let recent = RECENT.try_with(Cell::take).unwrap_or(None);

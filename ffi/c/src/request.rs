@@ -1,8 +1,8 @@
-//! What is asked for, and asking.
+//! Requests: acquiring, checking and charging.
 
 use std::ffi::c_char;
 
-use limits::{AcquireError, Acquisition, LimitPool, LimitSet, Request, ResolvedRequest, Statuses};
+use limits::{AcquireError, Acquisition, Charged, LimitPool, LimitSet, Request, ResolvedRequest, Statuses};
 
 use crate::args::{self, shared, text, timeout};
 use crate::denial::{self, limitset_denial};
@@ -19,31 +19,31 @@ use crate::status::limitset_status;
 pub struct limitset_amount {
     /// The limit.
     pub key: *const c_char,
-    /// How much of it. 0: it is left alone.
+    /// The amount. 0: none of this limit.
     pub amount: u64,
 }
 
-/// A request, and whom it asks.
+/// A request, and the set or pool that it asks.
 pub(crate) struct Asked {
-    whom: Whom,
+    target: Target,
     what: What,
 }
 
-enum Whom {
+enum Target {
     Set(LimitSet),
     Pool(LimitPool),
 }
 
 enum What {
     Resolved(ResolvedRequest),
-    /// Of a pool whose sets differ in their limits.
+    /// For a pool whose sets differ in their limits.
     ByKey(Vec<(String, u64)>, Option<String>),
 }
 
 impl Asked {
     fn of_set(set: LimitSet, amounts: &[(&str, u64)], label: Option<&str>) -> Done<Self> {
         let what = What::Resolved(resolved(&set, amounts, label)?);
-        Ok(Self { whom: Whom::Set(set), what })
+        Ok(Self { target: Target::Set(set), what })
     }
 
     fn of_pool(pool: LimitPool, amounts: &[(&str, u64)], label: Option<&str>) -> Done<Self> {
@@ -51,7 +51,7 @@ impl Asked {
         let what = match sets.first().filter(|first| sets.iter().all(|it| it.limits() == first.limits())) {
             Some(first) => What::Resolved(resolved(first, amounts, label)?),
             None => {
-                // Each of them must understand it.
+                // The request must be valid for each set.
                 for set in sets {
                     resolved(set, amounts, label)?;
                 }
@@ -59,20 +59,20 @@ impl Asked {
                 What::ByKey(owned.collect(), label.map(str::to_owned))
             }
         };
-        Ok(Self { whom: Whom::Pool(pool), what })
+        Ok(Self { target: Target::Pool(pool), what })
     }
 
-    /// Asks with the request.
+    /// Calls `ask` with the target and the request.
     #[inline]
-    fn with<T>(&self, ask: impl FnOnce(&Whom, Request<'_>) -> T) -> T {
+    fn with<T>(&self, ask: impl FnOnce(&Target, Request<'_>) -> T) -> T {
         match &self.what {
-            What::Resolved(request) => ask(&self.whom, request.into()),
+            What::Resolved(request) => ask(&self.target, request.into()),
             What::ByKey(amounts, label) => {
                 let amounts: Vec<_> = amounts.iter().map(|(key, amount)| (key.as_str(), *amount)).collect();
                 let request = Request::from(amounts.as_slice());
                 match label {
-                    Some(label) => ask(&self.whom, request.label(label)),
-                    None => ask(&self.whom, request),
+                    Some(label) => ask(&self.target, request.label(label)),
+                    None => ask(&self.target, request),
                 }
             }
         }
@@ -90,7 +90,7 @@ fn resolved(set: &LimitSet, amounts: &[(&str, u64)], label: Option<&str>) -> Don
     Ok(builder.build()?)
 }
 
-impl Whom {
+impl Target {
     #[inline]
     fn try_acquire(&self, request: Request<'_>) -> Result<Acquisition, AcquireError> {
         match self {
@@ -108,22 +108,22 @@ impl Whom {
         })
     }
 
-    /// The set that a question about one set is put to.
+    /// Returns the set, for functions that do not accept a pool.
     fn set(&self) -> Done<&LimitSet> {
         match self {
             Self::Set(set) => Ok(set),
-            Self::Pool(_) => {
-                Err(args::bad("this asks one set, and the request is of a pool: make one of a set"))
-            }
+            Self::Pool(_) => Err(args::bad(
+                "the request is of a pool, and this function asks one set: use limitset_request_new()",
+            )),
         }
     }
 }
 
-/// Amounts as C gives them.
+/// Converts an array of amounts from C.
 ///
 /// # Safety
 ///
-/// `count` amounts in a row, their keys null or texts.
+/// `first` points to `count` amounts, whose keys are null or texts.
 pub(crate) unsafe fn amounts<'a>(first: *const limitset_amount, count: usize) -> Done<Vec<(&'a str, u64)>> {
     // SAFETY: the caller vouches.
     let amounts = unsafe { args::slice(first, count, "the amounts") }?;
@@ -132,7 +132,7 @@ pub(crate) unsafe fn amounts<'a>(first: *const limitset_amount, count: usize) ->
     amounts.iter().map(|it| Ok((key(it)?, it.amount))).collect()
 }
 
-/// Where the answer to a request goes.
+/// The places that the answer to a request is written to.
 struct Told<'a> {
     held: &'a mut limitset_held,
     denial: Option<&'a mut limitset_denial>,
@@ -145,13 +145,13 @@ impl Told<'_> {
     #[inline(always)]
     unsafe fn new(held: *mut limitset_held, denial: *mut limitset_denial) -> Done<Self> {
         // SAFETY: the caller vouches.
-        let held = unsafe { args::out(held, "where what is held is to be written") }?;
+        let held = unsafe { args::out(held, "the place for the acquisition") }?;
         held.id = 0;
         // SAFETY: the caller vouches.
         Ok(Self { held, denial: unsafe { denial::wanted(denial) }? })
     }
 
-    /// Writes what is held, or why nothing is.
+    /// Writes the acquisition, or the reason of a denial.
     #[inline(always)]
     fn tell(self, answered: Result<Acquisition, AcquireError>) -> Done {
         match answered {
@@ -164,22 +164,22 @@ impl Told<'_> {
     }
 }
 
-/// Says why nothing was acquired.
+/// Writes the reason of a denial.
 #[cold]
 fn refused(denial: Option<&mut limitset_denial>, error: AcquireError) -> Failure {
     if let Some(denial) = denial {
-        // SAFETY: whoever passed it vouches for what it points to.
+        // SAFETY: the caller vouches.
         unsafe { denial.fill(&error) };
     }
     error.into()
 }
 
-/// Looks up the keys of a request of a set, once; it can then be used any number of times, by any thread, at one time.
-/// `label` names it in events and may be null.
+/// Creates a request to a set and looks up its keys. All threads may use the request, any number of times. `label`
+/// names it in events and may be null.
 ///
-/// Naming nothing (`count` 0) means every limit: one of each call and resource limit; a set with rates answers
-/// LIMITSET_BAD_REQUEST then, because how much of them is meant cannot be guessed. Naming something means the limits
-/// named, and one of each call and resource limit that is not. Free it with limitset_request_free().
+/// Without amounts (`count` 0) it asks for one of each call and resource limit; a set with rates answers
+/// LIMITSET_BAD_REQUEST, because the amount of a rate cannot be guessed. With amounts it asks for these, and for one of
+/// each call and resource limit that is not named. Free it with limitset_request_free().
 ///
 /// # Safety
 ///
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn limitset_request_new(
     })
 }
 
-/// The same of a pool.
+/// Creates a request to a pool, as limitset_request_new() does to a set.
 ///
 /// # Safety
 ///
@@ -242,13 +242,13 @@ unsafe fn maybe_text<'a>(label: *const c_char) -> Done<Option<&'a str>> {
     unsafe { text(label, "the label") }.map(Some)
 }
 
-/// Frees a request; what was acquired with it stays held. Null is nothing to free.
+/// Frees a request; its acquisitions stay held. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_request_free(request: *mut limitset_request) -> limitset_status {
     answer(|| free_request(request))
 }
 
-/// Acquires what the request asks for if the limits allow it now. `denial` may be null.
+/// Acquires the amounts of the request if the limits allow it now. `denial` may be null.
 ///
 /// # Safety
 ///
@@ -264,21 +264,22 @@ pub unsafe extern "C" fn limitset_try_acquire(
         let told = unsafe { Told::new(held, denial) }?;
         with_request(request, |asked| {
             told.tell(match asked {
-                // The usual case, and the one that has to be quick.
-                Asked { whom: Whom::Set(set), what: What::Resolved(request) } => set.try_acquire(request),
-                asked => asked.with(Whom::try_acquire),
+                // The hot path.
+                Asked { target: Target::Set(set), what: What::Resolved(request) } => set.try_acquire(request),
+                asked => asked.with(Target::try_acquire),
             })
         })?
     })
 }
 
-/// Acquires what the request asks for; waits for its turn, at most `timeout_ns` (LIMITSET_FOREVER: for ever; 0: not at
-/// all, but unlike limitset_try_acquire() the answer then is LIMITSET_TIMED_OUT). Signals do not end the wait, `interrupt`
-/// does when it is raised; it and `denial` may be null.
+/// Acquires the amounts of the request; waits for its turn, at most `timeout_ns` (LIMITSET_FOREVER: for ever; 0: not at
+/// all, the answer is LIMITSET_TIMED_OUT where limitset_try_acquire() answers with the reason). Signals do not end the
+/// wait; raising `interrupt` does. `interrupt` and `denial` may be null.
 ///
 /// # Safety
 ///
-/// `interrupt` is null or points to one; `held` is null or points to room for one; `denial` is null or points to a denial.
+/// `interrupt` is null or points to one; `held` is null or points to room for one; `denial` is null or points to a
+/// denial.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limitset_acquire(
     request: *const limitset_request,
@@ -291,14 +292,14 @@ pub unsafe extern "C" fn limitset_acquire(
         // SAFETY: the caller vouches.
         let told = unsafe { Told::new(held, denial) }?;
         with_request(request, |asked| {
-            let wait = || asked.with(|whom, request| whom.acquire(request, timeout_ns));
+            let wait = || asked.with(|target, request| target.acquire(request, timeout_ns));
             // SAFETY: the caller vouches.
             told.tell(unsafe { with_interrupt(interrupt, wait) }??)
         })?
     })
 }
 
-/// As limitset_try_acquire(), for amounts that differ each time: keys are looked up in the call.
+/// Acquires as limitset_try_acquire() does, for amounts that differ each time: the call looks up the keys.
 ///
 /// # Safety
 ///
@@ -321,7 +322,7 @@ pub unsafe extern "C" fn limitset_try_acquire_amounts(
     })
 }
 
-/// As limitset_acquire(), for amounts that differ each time.
+/// Acquires as limitset_acquire() does, for amounts that differ each time.
 ///
 /// # Safety
 ///
@@ -339,16 +340,16 @@ pub unsafe extern "C" fn limitset_acquire_amounts(
     answer(|| {
         // SAFETY: the caller vouches.
         let told = unsafe { Told::new(held, denial) }?;
-        let whom = Whom::Set(shared(&SETS, set, "set")?.clone());
+        let target = Target::Set(shared(&SETS, set, "set")?.clone());
         // SAFETY: the caller vouches.
         let amounts = unsafe { amounts(first, count) }?;
-        let wait = || whom.acquire(amounts.as_slice().into(), timeout_ns);
+        let wait = || target.acquire(amounts.as_slice().into(), timeout_ns);
         // SAFETY: the caller vouches.
         told.tell(unsafe { with_interrupt(interrupt, wait) }??)
     })
 }
 
-/// As limitset_try_acquire_amounts(), of a pool.
+/// Acquires from a pool as limitset_try_acquire_amounts() does from a set.
 ///
 /// # Safety
 ///
@@ -371,7 +372,7 @@ pub unsafe extern "C" fn limitset_pool_try_acquire_amounts(
     })
 }
 
-/// As limitset_acquire_amounts(), of a pool.
+/// Acquires from a pool as limitset_acquire_amounts() does from a set.
 ///
 /// # Safety
 ///
@@ -389,16 +390,17 @@ pub unsafe extern "C" fn limitset_pool_acquire_amounts(
     answer(|| {
         // SAFETY: the caller vouches.
         let told = unsafe { Told::new(held, denial) }?;
-        let whom = Whom::Pool(shared(&POOLS, pool, "pool")?.clone());
+        let target = Target::Pool(shared(&POOLS, pool, "pool")?.clone());
         // SAFETY: the caller vouches.
         let amounts = unsafe { amounts(first, count) }?;
-        let wait = || whom.acquire(amounts.as_slice().into(), timeout_ns);
+        let wait = || target.acquire(amounts.as_slice().into(), timeout_ns);
         // SAFETY: the caller vouches.
         told.tell(unsafe { with_interrupt(interrupt, wait) }??)
     })
 }
 
-/// Whether limitset_try_acquire() would succeed now, and how every limit stands. Changes nothing. Not of a pool.
+/// Checks whether limitset_try_acquire() would succeed now, and writes the status of every limit. Charges nothing. Not
+/// for a request of a pool.
 ///
 /// # Safety
 ///
@@ -419,34 +421,90 @@ pub unsafe extern "C" fn limitset_check(
     })
 }
 
-/// Charges rates if all of them allow it now, and holds nothing: permits are left alone, and no report is owed. Not of a
-/// pool. `is_enforced` may be null; it becomes 0 if the set could not be asked and lets requests pass then.
+/// Charges the rates of the request if all of them allow it now, and holds nothing: no permits are taken, and no
+/// report is due. Not for a request of a pool. `is_enforced` may be null; it becomes 0 if the set was unavailable and
+/// is set to allow requests then. `denial` may be null.
 ///
 /// # Safety
 ///
 /// `is_enforced` is null or points to a number; `denial` is null or points to a denial.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limitset_try_charge(
+    request: *const limitset_request,
+    is_enforced: *mut u32,
+    denial: *mut limitset_denial,
+) -> limitset_status {
+    // SAFETY: the caller vouches.
+    answer(|| unsafe { charge(request, is_enforced, denial, |set, request| set.try_charge(request)) })
+}
+
+/// Charges the rates of the request as limitset_try_charge() does, but waits for its turn, as limitset_acquire() does:
+/// at most `timeout_ns`, or until `interrupt` is raised.
+///
+/// # Safety
+///
+/// `interrupt` is null or points to one; for the rest as limitset_try_charge().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn limitset_charge_timeout(
+    request: *const limitset_request,
+    timeout_ns: i64,
+    interrupt: *const limitset_interrupt,
+    is_enforced: *mut u32,
+    denial: *mut limitset_denial,
+) -> limitset_status {
+    answer(|| {
+        let timeout = timeout(timeout_ns)?;
+        let wait = |set: &LimitSet, request: Request<'_>| match timeout {
+            None => set.charge(request),
+            Some(timeout) => set.charge_timeout(request, timeout),
+        };
+        // SAFETY: the caller vouches.
+        let charge = || unsafe { charge(request, is_enforced, denial, wait) };
+        // SAFETY: the caller vouches.
+        unsafe { with_interrupt(interrupt, charge) }?
+    })
+}
+
+/// Charges without waiting: the former name of limitset_try_charge().
+///
+/// # Safety
+///
+/// As limitset_try_charge().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn limitset_charge(
     request: *const limitset_request,
     is_enforced: *mut u32,
     denial: *mut limitset_denial,
 ) -> limitset_status {
-    answer(|| {
-        // SAFETY: the caller vouches.
-        let is_enforced = unsafe { args::maybe_out(is_enforced, "is_enforced") }?;
-        let ask = |set: &LimitSet, request: Request<'_>| {
-            let charged = set.try_charge(request)?;
-            if let Some(to) = is_enforced {
-                *to = charged.enforced.into();
-            }
-            Ok(())
-        };
-        // SAFETY: the caller vouches.
-        unsafe { ask_one(request, denial, ask, |_, ()| {}) }
-    })
+    // SAFETY: the caller vouches.
+    unsafe { limitset_try_charge(request, is_enforced, denial) }
 }
 
-/// Asks the one set of a request something that gives nothing to hold.
+/// Charges the one set of a request.
+///
+/// # Safety
+///
+/// `is_enforced` is null or points to a number; `denial` is null or points to a denial.
+unsafe fn charge(
+    request: *const limitset_request,
+    is_enforced: *mut u32,
+    denial: *mut limitset_denial,
+    charge: impl FnOnce(&LimitSet, Request<'_>) -> Result<Charged, AcquireError>,
+) -> Done {
+    // SAFETY: the caller vouches.
+    let is_enforced = unsafe { args::maybe_out(is_enforced, "is_enforced") }?;
+    let ask = |set: &LimitSet, request: Request<'_>| {
+        let charged = charge(set, request)?;
+        if let Some(to) = is_enforced {
+            *to = charged.enforced.into();
+        }
+        Ok(())
+    };
+    // SAFETY: the caller vouches.
+    unsafe { ask_one(request, denial, ask, |_, ()| {}) }
+}
+
+/// Asks the one set of a request something that holds nothing.
 ///
 /// # Safety
 ///
@@ -460,7 +518,7 @@ unsafe fn ask_one<T>(
     // SAFETY: the caller vouches.
     let mut denial = unsafe { denial::wanted(denial) }?;
     let asked = shared(&REQUESTS, request, "request")?;
-    match asked.with(|whom, request| Ok::<_, Failure>(ask(whom.set()?, request)))? {
+    match asked.with(|target, request| Ok::<_, Failure>(ask(target.set()?, request)))? {
         Ok(answer) => {
             if let Some(denial) = &mut denial {
                 found(denial, &answer);

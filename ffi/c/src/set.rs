@@ -1,4 +1,4 @@
-//! A set as a whole: its config, its clock, its pauses, its numbers, its end.
+//! Operations on a whole set: config, clock, pauses, parameters, removal.
 
 use std::collections::BTreeMap;
 use std::ffi::c_char;
@@ -17,22 +17,22 @@ fn set(set: *const limitset_set, act: impl FnOnce(&LimitSet) -> Done) -> limitse
     answer(|| act(&*shared(&SETS, set, "set")?))
 }
 
-/// Frees the handle of a set. The set itself stays, for others and for requests, pools and acquisitions that were made
-/// from it; this process leaves it when the last of them is gone. Null is nothing to free.
+/// Frees the handle of a set. The set itself stays, for other processes, and for requests, pools and acquisitions that
+/// were made from it; this process leaves it when the last of them is gone. Null is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_set_free(set: *mut limitset_set) -> limitset_status {
     answer(|| args::close(&SETS, set, "set"))
 }
 
-/// Removes the set: every request to it, by whomever, is answered LIMITSET_REMOVED from now on, and the name is free
+/// Removes the set: from now on every request to it, by any process, is answered LIMITSET_REMOVED, and the name is free
 /// again.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_remove(the_set: *const limitset_set) -> limitset_status {
     set(the_set, |set| Ok(set.remove()?))
 }
 
-/// Changes numbers of limits in place, all of them at one instant, for every process. Keys, kinds and algorithms cannot
-/// change.
+/// Changes the parameters of limits in place, all of them at one instant, for every process. Keys, kinds and
+/// algorithms cannot change.
 ///
 /// # Safety
 ///
@@ -50,14 +50,14 @@ pub unsafe extern "C" fn limitset_reconfigure(
     })
 }
 
-/// Makes every rate as if nobody had used it, and forgives debt. Permits stay with their holders.
+/// Resets every rate to unused, and clears debt. Permits stay with their holders.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_reset(the_set: *const limitset_set) -> limitset_status {
     set(the_set, |set| Ok(set.reset()?))
 }
 
-/// Returns at once what the dead still hold, instead of when somebody misses it. `permits`, if it is not null, becomes
-/// how many permits that were.
+/// Returns at once the permits of dead participants, instead of when a request needs them. `permits`, if it is not
+/// null, becomes the number of permits returned.
 ///
 /// # Safety
 ///
@@ -75,13 +75,13 @@ pub unsafe extern "C" fn limitset_reap(the_set: *const limitset_set, permits: *m
     })
 }
 
-/// Moves a manual clock on, for every process.
+/// Advances a manual clock, for every process.
 #[unsafe(no_mangle)]
 pub extern "C" fn limitset_advance(the_set: *const limitset_set, nanos: u64) -> limitset_status {
     set(the_set, |set| Ok(set.advance(Duration::from_nanos(nanos))?))
 }
 
-/// Pauses the set by hand, in every process, for at least so long. `pause` may be null.
+/// Pauses the set by hand, in every process, for at least `nanos` nanoseconds. `pause` may be null.
 ///
 /// # Safety
 ///
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn limitset_pause(
     })
 }
 
-/// Ends a pause before its time. `was_paused`, if it is not null, becomes 0 if the set admits somebody anyway.
+/// Ends a pause before its time. `was_paused`, if it is not null, becomes 0 if the set was not paused.
 ///
 /// # Safety
 ///
@@ -121,8 +121,9 @@ pub unsafe extern "C" fn limitset_resume(
     })
 }
 
-/// An entry of the config map, with a zero behind it. `needed`, if it is not null, becomes its length with that zero.
-/// LIMITSET_TOO_LONG if `room` is less (`buffer` may be null then), LIMITSET_UNKNOWN_KEY if there is none.
+/// Copies an entry of the config map into `buffer`, with a zero behind it. `needed`, if it is not null, becomes its
+/// length with that zero. LIMITSET_TOO_LONG if `room` is less (`buffer` may be null then), LIMITSET_UNKNOWN_KEY if the
+/// map has no such entry.
 ///
 /// # Safety
 ///
@@ -139,7 +140,8 @@ pub unsafe extern "C" fn limitset_config(
     set(the_set, |set| unsafe { copy_config(set.config(), key, buffer, room, needed) })
 }
 
-/// The same of the set that an acquisition is of: which of a pool's sets it was.
+/// Copies an entry of the config map of the set that an acquisition came from, as limitset_config() does. Tells the
+/// sets of a pool apart.
 ///
 /// # Safety
 ///
@@ -175,18 +177,19 @@ unsafe fn copy_config(
     let needed = unsafe { args::maybe_out(needed, "needed") }?;
     let value = config
         .get(key)
-        .ok_or_else(|| Failure::new(LIMITSET_UNKNOWN_KEY, format!("the config map has no {key:?}")))?;
+        .ok_or_else(|| Failure::new(LIMITSET_UNKNOWN_KEY, format!("unknown config key {key:?}")))?;
     let with_zero = value.len() + 1;
     if let Some(to) = needed {
         *to = with_zero;
     }
     if with_zero > room {
-        let why =
-            format!("the value has {with_zero} bytes with the zero at its end, there is room for {room}");
+        let why = format!(
+            "the value needs {with_zero} bytes with its zero, the buffer has {room}: pass a larger one"
+        );
         return Err(Failure::new(LIMITSET_TOO_LONG, why));
     }
     args::check(buffer, "the buffer")?;
-    // SAFETY: both have so many bytes, and the caller's buffer is none of ours.
+    // SAFETY: both have so many bytes, and the caller's buffer does not overlap the config map.
     unsafe { std::ptr::copy_nonoverlapping(value.as_ptr(), buffer.cast(), value.len()) };
     // SAFETY: `room` is more than the length.
     let end = unsafe { buffer.add(value.len()) };

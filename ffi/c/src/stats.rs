@@ -1,4 +1,4 @@
-//! A set at one instant, in structs of the caller's.
+//! The state of a set at one instant, in structs of the caller.
 
 use std::ffi::c_char;
 
@@ -10,7 +10,7 @@ use crate::failure::answer;
 use crate::handles::{SETS, limitset_set};
 use crate::status::limitset_status;
 
-/// One limit at one instant.
+/// The state of one limit at one instant.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_limit_stats {
@@ -20,31 +20,31 @@ pub struct limitset_limit_stats {
     pub capacity: u64,
     /// Length of the window; -1 for permits.
     pub window_ns: i64,
-    /// Most units at once.
+    /// The most units at once.
     pub burst: u64,
-    /// How much it would give now.
+    /// The amount that it would grant now.
     pub available: u64,
-    /// How much of what it could give is used up.
+    /// The part of its capacity that is used up.
     pub in_use: u64,
-    /// How much was used beyond what it gave.
+    /// Units used beyond its grants.
     pub debt: u64,
-    /// Units that blocked acquirers wait for.
+    /// Units that waiters ask for.
     pub waiting: u64,
-    /// How many acquisitions took from it.
+    /// How many acquisitions were charged to it.
     pub granted: u64,
-    /// How many requests were refused because of it.
+    /// How many requests were denied because of it.
     pub denied: u64,
-    /// Units given back, permits apart.
+    /// Units refunded; returned permits are not counted.
     pub refunded: u64,
-    /// How many acquisitions ended without the report they owed.
+    /// How many acquisitions ended without a report that was due.
     pub unreported: u64,
-    /// Units used since creation; of permits, units ever taken.
+    /// Units used since creation; permits ever acquired.
     pub consumed: u64,
-    /// How often its numbers were changed live.
+    /// How often its parameters were changed live.
     pub revision: u64,
 }
 
-/// A process that is attached, or a dead one whose permits nobody has returned yet.
+/// An attached process, or a dead participant whose permits have not been returned yet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_participant {
@@ -60,19 +60,19 @@ pub struct limitset_participant {
     pub command: [c_char; 24],
 }
 
-/// How a set pauses, at one instant.
+/// The pauses of a set at one instant.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_cooldown_stats {
     /// How many pauses there have been.
     pub generation: u64,
-    /// How long the pause still lasts; -1: none does.
+    /// How long the present pause lasts; -1: there is none.
     pub remaining_ns: i64,
-    /// How long until somebody is admitted; -1: at once.
+    /// The time until the next admission; -1: at once.
     pub next_admission_ns: i64,
-    /// How many pauses in a row, since something last went well.
+    /// How many pauses in a row, since the last success.
     pub consecutive: u64,
-    /// How many reports took part in the last pause.
+    /// How many reports belong to the last pause.
     pub participants: u64,
     /// How many reports began no pause, over all pauses.
     pub absorbed: u64,
@@ -80,46 +80,46 @@ pub struct limitset_cooldown_stats {
     pub slow_admissions: u64,
 }
 
-/// A work queue at one instant.
+/// The state of a work queue at one instant.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct limitset_queue_stats {
     /// How many items there is room for; 0: the set has no queue.
     pub capacity: u64,
-    /// Waiting for a worker.
+    /// Items that wait for a worker.
     pub ready: u64,
-    /// Waiting for the end of the set's pause.
+    /// Items that wait for the end of the set's pause.
     pub parked: u64,
-    /// Waiting for their own time to be tried again.
+    /// Items that wait for the time of their next attempt.
     pub delayed: u64,
-    /// With a worker.
+    /// Items that a worker has.
     pub leased: u64,
-    /// Results that nobody has collected.
+    /// Results that have not been collected.
     pub results: u64,
-    /// Items that were given up, and that nobody has collected.
+    /// Dead letters that have not been collected.
     pub dead_letters: u64,
     /// 1: nothing more can be pushed.
     pub is_closed: u64,
     /// How many items were ever pushed.
     pub pushed: u64,
-    /// How often an item was handed out.
+    /// How often a worker took an item.
     pub taken: u64,
     /// How many items were done.
     pub done: u64,
-    /// How often an item was put off to be tried again.
+    /// How often a worker returned an item for another attempt.
     pub retried: u64,
-    /// How often an item was parked because the other side wanted less.
+    /// How often an item was parked after "too many requests".
     pub rate_limited: u64,
-    /// How often a parked item was handed out again.
+    /// How often a worker took a parked item again.
     pub redistributed: u64,
-    /// How often an item came back from a worker that died.
+    /// How often an item returned from a dead worker.
     pub returned: u64,
     /// How many items became dead letters.
     pub dead_lettered: u64,
 }
 
-/// A set at one instant. Initialize with limitset_stats_init(), and set `limits` and `participants` and the room there if
-/// they are wanted.
+/// The state of a set at one instant. Initialize with limitset_stats_init(), and set `limits` and `participants` and
+/// their room to get these.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct limitset_stats {
@@ -137,32 +137,32 @@ pub struct limitset_stats {
     pub limits_count: u32,
     /// How many participants there are, written or not.
     pub participants_count: u32,
-    /// How many blocked acquirers wait.
+    /// How many waiters there are.
     pub waiters: u64,
     /// How often the lock was taken from a dead holder.
     pub steals: u64,
-    /// How many of those had left an update half done, which was then undone.
+    /// How many of these steals found an unfinished transaction, which was rolled back.
     pub recoveries: u64,
-    /// How often the dead were looked for.
+    /// How often the set was swept for dead participants.
     pub sweeps: u64,
-    /// How many dead participants were cleaned up after.
+    /// How many dead participants were reaped.
     pub reaped_participants: u64,
-    /// How many permits came back that way.
+    /// How many permits reaping returned.
     pub reaped_permits: u64,
-    /// Acquisitions let through because the set could not be asked.
+    /// Acquisitions allowed because the set was unavailable.
     pub unenforced: u64,
-    /// How often an unlock found the lock in other hands. Anything but 0 is a defect worth a report.
+    /// How often a holder lost its lock to another process. Any number but 0 is a defect to report.
     pub deposed: u64,
     /// Pauses after "too many requests".
     pub cooldown: limitset_cooldown_stats,
-    /// The work queue.
+    /// The state of the work queue.
     pub queue: limitset_queue_stats,
 }
 
 sized!(limitset_stats);
 plain!(limitset_stats, limitset_limit_stats, limitset_participant);
 
-/// Reads a set at one instant.
+/// Reads the state of a set at one instant.
 ///
 /// # Safety
 ///

@@ -1,91 +1,92 @@
-//! What every function answers, and what the errors of the core are called there.
+//! The status that every function returns, and how errors of the core map to it.
 
 use limits::error::{AttachError, CreateError};
 use limits::{AcquireError, ManageError, OpenError, PoolError, QueueError, UsageError};
 
-/// What every function answers. 0 is success, everything else says why not; limitset_last_error() says it in words.
+/// The status that every function returns. 0 is success, every other number a reason of failure; limitset_last_error()
+/// has the message.
 ///
-/// Numbers never change; new ones may come.
+/// Numbers never change; new ones may be added.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum limitset_status {
-    /// It is done.
+    /// Success.
     LIMITSET_OK = 0,
 
-    /* Refusals: nothing was acquired, nothing was charged. */
-    /// The limits do not allow it now. limitset_denial says how every limit stands and when to ask again.
+    /* Requests: nothing was acquired, nothing was charged. */
+    /// The limits do not allow the request now. limitset_denial has the status of every limit and the time to retry.
     LIMITSET_DENIED = 1,
-    /// The limits may allow it, but others who want the same came first and wait.
+    /// Other requests wait for the same limits and came first.
     LIMITSET_QUEUED = 2,
-    /// The set pauses: somebody was answered "too many requests", or paused it by hand.
+    /// The set is paused, after an answer of "too many requests" or by hand.
     LIMITSET_COOLING_DOWN = 3,
-    /// All places in the queue of those who wait are taken.
+    /// The wait queue has no free entry.
     LIMITSET_QUEUE_FULL = 4,
-    /// The limits, or the work queue, did not allow it in time.
+    /// The timeout of a wait for limits, or at a work queue, has expired.
     LIMITSET_TIMED_OUT = 5,
-    /// More was asked for than a limit ever gives: waiting is of no use.
+    /// The request exceeds the most that a limit ever grants: waiting cannot help.
     LIMITSET_NEVER = 6,
-    /// The wait was ended by limitset_interrupt_raise().
+    /// limitset_interrupt_raise() ended the wait.
     LIMITSET_INTERRUPTED = 7,
-    /// The request names what the set has not, or names something twice, or leaves out a rate.
+    /// The request names an unknown limit, names one twice, or leaves out a rate.
     LIMITSET_BAD_REQUEST = 8,
 
-    /* The set as such. */
-    /// The set could not be asked: a stopped process has its lock, it is damaged, or this process cannot enrol.
+    /* The set. */
+    /// The set cannot be asked: a stopped process holds its lock, it is damaged, or this process cannot enrol.
     LIMITSET_UNAVAILABLE = 20,
     /// The set was removed. Open it again.
     LIMITSET_REMOVED = 21,
     /// The set is private memory of the process that forked this one.
     LIMITSET_NOT_SHARED = 22,
-    /// What is held belongs to the process that forked this one. Here it is inert.
+    /// The acquisition or item belongs to the process that forked this one, and cannot be used here.
     LIMITSET_FORKED = 23,
 
-    /* What is held. */
-    /// It was released, cancelled, finished or freed before.
+    /* Acquisitions and items. */
+    /// The handle was released, cancelled, finished or freed before.
     LIMITSET_SPENT = 30,
     /// The acquisition has nothing of that limit.
     LIMITSET_NOT_REQUESTED = 31,
-    /// More was used than requested: use limitset_settle() or limitset_adjust().
+    /// The report exceeds the requested amount: use limitset_settle() or limitset_adjust().
     LIMITSET_ABOVE_REQUESTED = 32,
-    /// More is to be given back than is charged.
+    /// The refund exceeds the charged amount.
     LIMITSET_ABOVE_CHARGED = 33,
-    /// Permits cannot be had by a report: use limitset_acquire_more().
+    /// A report cannot acquire permits: use limitset_acquire_more().
     LIMITSET_PERMITS = 34,
-    /// An amount beyond any limit.
+    /// The amount exceeds the capacity of any limit.
     LIMITSET_TOO_MUCH = 35,
-    /// It was released, but the use of a rate that needs a report was not reported.
+    /// The acquisition was released without a report that was due.
     LIMITSET_UNREPORTED = 36,
-    /// Another thread uses it at this moment, and it can only be used by one at a time.
+    /// Another thread uses the handle, which only one thread at a time may use.
     LIMITSET_IN_USE = 37,
 
     /* Defining and changing a set. */
-    /// A limit that cannot be.
+    /// A limit has a parameter out of range.
     LIMITSET_BAD_LIMIT = 50,
-    /// A setting that cannot be.
+    /// A setting is out of range.
     LIMITSET_BAD_SETTING = 51,
     /// The set has no such limit.
     LIMITSET_UNKNOWN_KEY = 52,
-    /// Something else than numbers would change.
+    /// The kind or the algorithm of a limit cannot change in place.
     LIMITSET_NOT_NUMBERS = 53,
     /// Only a manual clock can be moved.
     LIMITSET_CLOCK_MOVES_ITSELF = 54,
 
     /* Opening. */
-    /// A name against the rules.
+    /// The name breaks the rules for names.
     LIMITSET_BAD_NAME = 70,
-    /// There is no such set.
+    /// No set has this name.
     LIMITSET_NOT_FOUND = 71,
-    /// There is one of that name.
+    /// A set of this name exists.
     LIMITSET_EXISTS = 72,
-    /// It was declared otherwise.
+    /// The set was declared differently.
     LIMITSET_DIFFERS = 73,
-    /// What is there is no set that this version can use.
+    /// The file is not a set that this version can use.
     LIMITSET_UNUSABLE = 74,
-    /// This user may not, or the set is of another user.
+    /// This user lacks a permission, or the set belongs to another user.
     LIMITSET_PERMISSION = 75,
-    /// Another process was in the middle of opening it for too long.
+    /// Another process has not finished opening the set.
     LIMITSET_BUSY = 76,
-    /// All slots are taken by living processes.
+    /// Living processes have all slots.
     LIMITSET_TOO_MANY_PARTICIPANTS = 77,
     /// The file system is full.
     LIMITSET_NO_SPACE = 78,
@@ -97,32 +98,32 @@ pub enum limitset_status {
     /* Work queues. */
     /// The set was created without a queue.
     LIMITSET_NO_QUEUE = 90,
-    /// More bytes than there is room for.
+    /// The bytes exceed the room for them.
     LIMITSET_TOO_LONG = 91,
-    /// The queue is closed: nothing more can be pushed.
+    /// The queue is closed: no item can be pushed.
     LIMITSET_CLOSED = 92,
-    /// All places of the queue are taken.
+    /// The queue is full.
     LIMITSET_FULL = 93,
-    /// There is nothing in the queue now.
+    /// The queue has no item now.
     LIMITSET_EMPTY = 94,
-    /// The queue is closed and all that was in it is finished. No error: the end of a worker's loop.
+    /// The queue is closed and all its items are finished. Not an error: the end of a worker's loop.
     LIMITSET_OVER = 95,
-    /// The item is no longer with this process: the segment was changed by somebody else.
+    /// This process no longer has the item: another program changed the segment.
     LIMITSET_NOT_HELD = 96,
 
     /* Misuse of this interface. */
-    /// A pointer that must not be null was.
+    /// A pointer is null that must not be.
     LIMITSET_NULL = 110,
-    /// A handle that was never given out.
+    /// No call has returned this handle.
     LIMITSET_BAD_HANDLE = 111,
-    /// An argument that makes no sense: a number out of range, a text that is not UTF-8, a misaligned pointer.
+    /// An argument is invalid: a number out of range, a text that is not UTF-8, a misaligned pointer.
     LIMITSET_BAD_ARGUMENT = 112,
-    /// A struct whose struct_size is not that of its type: initialize it with the function of its name.
+    /// The struct_size of a struct is wrong: initialize it with the function of its name.
     LIMITSET_BAD_STRUCT_SIZE = 113,
-    /// There are too many things of this kind.
+    /// Too many handles of this kind are open.
     LIMITSET_TOO_MANY_HANDLES = 114,
 
-    /// A defect of limitset. The set is as if the call had not been made.
+    /// A defect in limitset. The set is as it was before the call.
     LIMITSET_DEFECT = 120,
     /// An error that this version of the interface has no name for.
     LIMITSET_OTHER = 121,

@@ -1,16 +1,16 @@
-//! What C holds by number: tables whose entries are found by place and life, so that a number which was never given out,
-//! or whose thing is gone, is an error and not a crash.
+//! Tables of the values that C holds by number. An entry is found by place and life, so an unknown number, or the
+//! number of a value that is gone, is an error and not a crash.
 //!
-//! A number is a kind, a life and a place. Places are used again, lives are not. A table never shrinks and takes no lock:
-//! a fork in the middle of anything leaves the child a table that works (and at worst a place that nobody uses).
+//! A number is a kind, a life and a place. Places are used again, lives are not. A table never shrinks and takes no
+//! lock: after a fork at any instruction the child's table works, and at worst one place stays unused.
 //!
 //! The state of a place, one word:
 //!
 //! | life | LIVE | users | meaning |
 //! | ---: | :---: | ---: | --- |
 //! | n | 0 | 0 | free, or being filled or emptied by one thread; the next life is n |
-//! | n | 1 | u | there, and u calls use it now |
-//! | n | 0 | u > 0 | given up; the last of u users empties it |
+//! | n | 1 | u | in use: u calls use the value now |
+//! | n | 0 | u > 0 | closed; the last of u users empties it |
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -26,28 +26,28 @@ const LIFE_MASK: u64 = (1 << LIFE_BITS) - 1;
 const LIVE: u64 = 1 << (PLACE_BITS - 1);
 const USERS: u64 = LIVE - 1;
 
-/// Slots of the first chunk; each further one has twice as many.
+/// Slots of the first chunk; each further chunk has twice as many.
 const FIRST_CHUNK: u32 = 64;
 /// Enough for all places.
 const CHUNKS: usize = 19;
 
-/// Why a number leads nowhere.
+/// The reason why a number has no value to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lost {
-    /// Never given out, or of another kind.
+    /// The number was never returned, or is of another kind.
     Unknown,
-    /// Given up before.
+    /// The value was closed or taken out before.
     Gone,
-    /// Another thread uses it, and it can only be used by one.
+    /// Another thread uses the value, which only one thread may use.
     InUse,
 }
 
-/// Things of one kind.
+/// Values of one kind.
 pub(crate) struct Table<T> {
-    /// Tells the numbers of this table from those of others; never 0.
+    /// Part of each number: tells the tables apart; never 0.
     kind: u64,
     chunks: [AtomicPtr<Slot<T>>; CHUNKS],
-    /// Places that were given back: a stack, with a count of changes in the upper half. 0: none.
+    /// The stack of free places, with a count of changes in the upper half. 0: none.
     free: AtomicU64,
     /// How many places were ever used.
     used: AtomicU32,
@@ -55,13 +55,13 @@ pub(crate) struct Table<T> {
 
 struct Slot<T> {
     state: AtomicU64,
-    /// In the stack of free places, the one below.
+    /// The place below this one in the stack of free places.
     below: AtomicU32,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: a value is only reached through the state word: shared by those who count as users, alone by whoever made the
-// word say so.
+// SAFETY: a value is only reached through the state word: by threads that it counts as users, or by the one thread that
+// has set it to exclusive use.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
 impl<T> Table<T> {
@@ -74,31 +74,31 @@ impl<T> Table<T> {
         }
     }
 
-    /// Keeps a value; gives its number. None: there are too many.
+    /// Stores a value; returns its number. `None`: the table is full.
     pub(crate) fn insert(&self, value: T) -> Option<u64> {
         self.insert_at(self.free_place()?, value)
     }
 
-    /// A place for one value, of the caller's own until it is used or given back.
+    /// Returns a free place. It belongs to the caller until it is used or given back.
     pub(crate) fn free_place(&self) -> Option<u32> {
         self.pop().or_else(|| self.unused())
     }
 
-    /// Keeps a value at a place that the caller has from [`free_place`](Self::free_place) or
+    /// Stores a value at a place that the caller has from [`free_place`](Self::free_place) or
     /// [`take_out`](Self::take_out).
     #[inline(always)]
     pub(crate) fn insert_at(&self, place: u32, value: T) -> Option<u64> {
         let slot = self.slot(place)?;
         let life = slot.state.load(Acquire) >> PLACE_BITS;
-        // SAFETY: the place is free and nobody else has it: it comes from the stack, from the counter, or from the one
-        // who emptied it.
+        // SAFETY: the place is free and only this thread has it: it comes from the stack, from the counter, or from
+        // `take_out`.
         let value_here = unsafe { &mut *slot.value.get() };
         value_here.write(value);
         slot.state.store(life << PLACE_BITS | LIVE, Release);
         Some(self.kind << (PLACE_BITS + LIFE_BITS) | life << PLACE_BITS | u64::from(place))
     }
 
-    /// The value of a number, for as long as the answer is kept; others may use it too.
+    /// Returns the value of a number, shared with other users.
     #[inline(always)]
     pub(crate) fn share(&self, number: u64) -> Result<Shared<'_, T>, Lost> {
         let (slot, life) = self.find(number)?;
@@ -115,26 +115,26 @@ impl<T> Table<T> {
         }
     }
 
-    /// The value of a number, for one thread alone.
+    /// Returns the value of a number for this thread alone.
     pub(crate) fn lock(&self, number: u64) -> Result<Alone<'_, T>, Lost> {
         let (slot, life) = self.find(number)?;
         Self::change_idle(slot, life, life << PLACE_BITS | LIVE | USERS)?;
         Ok(Alone { table: self, slot, number })
     }
 
-    /// Takes the value out and acts with it; its number means nothing any more. The place is the caller's afterwards, to use
-    /// or to [give back](Self::give_back).
+    /// Takes the value out and calls `act` with it; its number becomes invalid. The place then belongs to the caller,
+    /// to use or to [give back](Self::give_back).
     #[inline(always)]
     pub(crate) fn take_out<R>(&self, number: u64, act: impl FnOnce(T) -> R) -> Result<(R, u32), Lost> {
         let (slot, life) = self.find(number)?;
         Self::change_idle(slot, life, life << PLACE_BITS)?;
-        // SAFETY: it was there, and the state says to everybody else that it is gone.
+        // SAFETY: the value was there, and the state keeps all other threads from it.
         let done = act(unsafe { slot.value.get().cast::<T>().read() });
         slot.state.store(next_life(life) << PLACE_BITS, Release);
         Ok((done, place_of(number)))
     }
 
-    /// Gives up a value: it is dropped when nobody uses it any more, which may be now.
+    /// Closes a value: its last user drops it, which may be this call.
     pub(crate) fn close(&self, number: u64) -> Result<(), Lost> {
         let (slot, life) = self.find(number)?;
         let mut state = slot.state.load(Relaxed);
@@ -148,7 +148,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// Lets others use a place.
+    /// Puts a place on the stack of free places.
     pub(crate) fn give_back(&self, place: u32) {
         let Some(slot) = self.slot(place) else { return };
         let mut free = self.free.load(Relaxed);
@@ -166,7 +166,7 @@ impl<T> Table<T> {
         let mut free = self.free.load(Acquire);
         loop {
             let place = top_of(free);
-            // Whatever stands below when somebody else was faster: the count of changes differs then.
+            // May be stale if another thread was faster; then the count of changes differs and the exchange fails.
             let below = self.slot(place)?.below.load(Relaxed);
             let next = (free >> 32).wrapping_add(1) << 32 | u64::from(below);
             match self.free.compare_exchange_weak(free, next, Acquire, Acquire) {
@@ -176,7 +176,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// A place that was never used.
+    /// Returns a place that was never used.
     fn unused(&self) -> Option<u32> {
         let most = u32::try_from(PLACE_MASK).unwrap_or(u32::MAX) - 1;
         let more = |used: u32| (used < most).then_some(used + 1);
@@ -188,7 +188,7 @@ impl<T> Table<T> {
             let made = Box::into_raw(slots).cast::<Slot<T>>();
             if pointer.compare_exchange(std::ptr::null_mut(), made, Release, Acquire).is_err() {
                 let slots = std::ptr::slice_from_raw_parts_mut(made, count as usize);
-                // SAFETY: made just above with this length, and nobody else has seen it.
+                // SAFETY: allocated above with this length, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(slots) });
             }
         }
@@ -217,7 +217,7 @@ impl<T> Table<T> {
         Ok((slot, number >> PLACE_BITS & LIFE_MASK))
     }
 
-    /// Changes the state of a value that nobody uses.
+    /// Changes the state of a value that no call uses.
     #[inline(always)]
     fn change_idle(slot: &Slot<T>, life: u64, to: u64) -> Result<(), Lost> {
         let idle = life << PLACE_BITS | LIVE;
@@ -225,10 +225,10 @@ impl<T> Table<T> {
         changed.map(drop).map_err(|found| check(found, life).err().unwrap_or(Lost::InUse))
     }
 
-    /// Drops a value that was given up and that nobody uses.
+    /// Drops a closed value that no call uses.
     fn empty(&self, slot: &Slot<T>, number: u64) -> Result<(), Lost> {
         let life = number >> PLACE_BITS & LIFE_MASK;
-        // SAFETY: it was there, the state says that it is gone, and its last user is us.
+        // SAFETY: the value was there, the state says that it is closed, and this thread is its last user.
         let value = unsafe { slot.value.get().cast::<T>().read() };
         slot.state.store(next_life(life) << PLACE_BITS, Release);
         self.give_back(place_of(number));
@@ -244,12 +244,12 @@ impl<T> Slot<T> {
     }
 }
 
-/// Whether a state is that of a value that is there, in this life.
+/// Checks that a state is that of an open value of this life.
 fn check(state: u64, life: u64) -> Result<(), Lost> {
     let now = state >> PLACE_BITS;
     match (now == life, state & LIVE != 0) {
         (true, true) => Ok(()),
-        // A life to come was never given out, and one that has not begun neither.
+        // A future life was never returned, nor one that has not begun.
         (true, false) if state & USERS == 0 => Err(Lost::Unknown),
         (false, _) if (life.wrapping_sub(now) & LIFE_MASK) < LIFE_MASK / 2 => Err(Lost::Unknown),
         _ => Err(Lost::Gone),
@@ -260,7 +260,7 @@ fn next_life(life: u64) -> u64 {
     (life + 1) & LIFE_MASK
 }
 
-/// The place on top of the stack of free ones.
+/// Returns the place on top of the stack of free places.
 fn top_of(free: u64) -> u32 {
     (free & 0xffff_ffff) as u32
 }
@@ -269,7 +269,7 @@ fn place_of(number: u64) -> u32 {
     (number & PLACE_MASK) as u32
 }
 
-/// Places are counted from 1: the chunk, the position in it, and how many there are.
+/// Returns the chunk of a place, the position in it, and the size of the chunk. Places are counted from 1.
 fn chunk_of(place: u32) -> Option<(usize, usize, u32)> {
     let from_zero = place.checked_sub(1)?;
     let chunk = (from_zero / FIRST_CHUNK + 1).ilog2();
@@ -277,7 +277,7 @@ fn chunk_of(place: u32) -> Option<(usize, usize, u32)> {
     Some((chunk as usize, (from_zero - before) as usize, FIRST_CHUNK << chunk))
 }
 
-/// A value in use.
+/// A value in use, shared with other users.
 pub(crate) struct Shared<'a, T> {
     table: &'a Table<T>,
     slot: &'a Slot<T>,
@@ -285,13 +285,13 @@ pub(crate) struct Shared<'a, T> {
 }
 
 impl<T> Shared<'_, T> {
-    /// Whether it is the value of this number.
+    /// Returns whether it is the value of this number.
     #[inline(always)]
     pub(crate) fn is_of(&self, number: u64) -> bool {
         self.number == number
     }
 
-    /// Whether nobody has given it up yet.
+    /// Returns whether the value has not been closed.
     #[inline(always)]
     pub(crate) fn is_live(&self) -> bool {
         self.slot.state.load(Acquire) & LIVE != 0
@@ -303,9 +303,9 @@ impl<T> Deref for Shared<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: as long as we count as a user, the value is there, and nobody has it alone.
+        // SAFETY: while this thread counts as a user the value is there, and no thread has it alone.
         let value = unsafe { &*self.slot.value.get() };
-        // SAFETY: as above: it was written before its number was given out.
+        // SAFETY: as above: it was written before its number was returned.
         unsafe { value.assume_init_ref() }
     }
 }
@@ -319,7 +319,7 @@ impl<T> Drop for Shared<'_, T> {
     }
 }
 
-/// A value that one thread uses alone: to others it has as many users as there can be.
+/// A value that one thread uses alone: its count of users is at the maximum, so no other thread can join.
 pub(crate) struct Alone<'a, T> {
     table: &'a Table<T>,
     slot: &'a Slot<T>,
@@ -330,9 +330,9 @@ impl<T> Deref for Alone<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the state went from no users to as many as there can be, which are all us.
+        // SAFETY: the state went from no users to the maximum, which keeps other threads out.
         let value = unsafe { &*self.slot.value.get() };
-        // SAFETY: it was written before its number was given out.
+        // SAFETY: it was written before its number was returned.
         unsafe { value.assume_init_ref() }
     }
 }

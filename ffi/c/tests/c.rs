@@ -1,6 +1,6 @@
-//! The C binding as C programs use it: installed, compiled as C11 and as C++17 with all warnings as errors, linked with the
-//! shared and the static library, run plainly and under valgrind. And the list of scenarios, which must be answered as in
-//! Rust.
+//! The C binding as C programs use it: installed, compiled as C11 and as C++17 with all warnings as errors, linked
+//! with the shared and the static library, run plainly and under valgrind. The scenarios must give the same answers as
+//! in Rust.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "harness/installed.rs"]
@@ -18,13 +18,13 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Trial};
 use programs::{Variant, folder};
 
-/// The programs that name their tests.
+/// The programs with a table of named tests.
 const PROGRAMS: [(&str, &[Variant]); 5] = [
     ("basics", &Variant::ALL),
     ("misuse", &Variant::ALL),
     ("waits", &Variant::ALL),
     ("forks", &Variant::ALL),
-    // With an allocator of its own, which valgrind would replace and a static library would not see.
+    // It has its own allocator, which valgrind would replace and a static library would not use.
     ("allocations", &[Variant::C11, Variant::Cpp17]),
 ];
 
@@ -84,7 +84,7 @@ fn trial(name: String, test: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// Says loudly that a test did not run.
+/// Prints a warning that a test did not run.
 fn skip(name: &str, why: &str) {
     println!("SKIPPED {name}: {why}");
 }

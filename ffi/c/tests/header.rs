@@ -1,4 +1,4 @@
-//! The header is made of the source, and the one that is checked in is current.
+//! The header is generated from the source; the committed one must be current.
 //!
 //! `LIMITSET_BLESS=1 cargo test -p limitset-c --test header` writes it.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use cbindgen::{Builder, Config, DocumentationStyle, Language, Style};
 
-/// In the order in which a reader wants them.
+/// The sources, in the order of the header.
 const SOURCES: [&str; 15] = [
     "abi",
     "version",
@@ -34,7 +34,7 @@ fn header() -> PathBuf {
     folder().join("include/limitset.h")
 }
 
-/// What stands before and after the declarations: the manual, and what only C can say.
+/// Reads a hand-written part of the header: the manual before the declarations, the inline functions after them.
 fn written(name: &str) -> String {
     std::fs::read_to_string(folder().join("manual").join(name)).unwrap().trim_end().to_owned()
 }
@@ -66,7 +66,7 @@ fn made() -> String {
     format!("{manual}\n\n#ifndef LIMITSET_H\n#define LIMITSET_H\n\n{guarded}\n\n#endif // LIMITSET_H\n")
 }
 
-/// Leaves out what is said to Rust about pointers: the manual says it once for all.
+/// Removes the `# Safety` sections: the manual states the rules for pointers once.
 fn without_safety(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut is_safety = false;
@@ -91,7 +91,7 @@ fn the_header_is_current() {
     let differs = made.lines().zip(found.lines()).position(|(made, found)| made != found);
     assert!(
         made == found,
-        "ffi/c/include/limitset.h is not what the source says, from line {:?} on: LIMITSET_BLESS=1 cargo test -p \
+        "ffi/c/include/limitset.h is out of date from line {:?} on: LIMITSET_BLESS=1 cargo test -p \
          limitset-c --test header",
         differs.map(|line| line + 1)
     );

@@ -1,7 +1,7 @@
 """One budget over all processes.
 
-Rates, calls and resources are acquired together, all or none, by every process that opens the same name. No daemon, no
-server; a process may be killed at any time, and the others go on.
+Rates, calls and resources are acquired together, all or none, by every process that opens the same name. There is no
+daemon and no server; a process may be killed at any time, and the others go on.
 
     from limitset import CallLimit, LimitSet, RateLimit, ResourceLimit
 
@@ -22,17 +22,20 @@ server; a process may be killed at any time, and the others go on.
         print(held.denial, held.retry_after)
 
     async with limits.async_acquire({"tokens": 1_500}, timeout=10) as held:
-        held.settle("tokens", 1_700)                         # more than asked for: debt
+        held.settle("tokens", 1_700)                         # more than requested: debt
 
-What is where:
+    limits.try_charge({"tokens": 100})                       # charges and holds nothing, or raises LimitDenied
+    limits.charge({"tokens": 100}, timeout=10)               # waits its turn
+
+Contents:
 
     LimitSet, LimitPool                      limits that are acquired together; several sets behind a balancer
-    RateLimit, CallLimit, ResourceLimit      what is limited; Algorithm says how a rate counts
-    Acquisition                              what was granted: report its use, release it, cancel it
+    RateLimit, CallLimit, ResourceLimit      the kinds of limits; Algorithm says how a rate counts
+    Acquisition                              a granted request: report its use, release it, cancel it
     Cooldown                                 how a set pauses after "too many requests", and resumes
     WorkQueue, WorkItem, Finished            work that goes to another worker if its worker dies; QueueOptions
-    LimitDenied, LimitTimeout, LimitError    what can go wrong; the first two say what is in the way
-    QueueError                               what can go wrong with a work queue
+    LimitDenied, LimitTimeout, LimitError    errors; the first two have the status of every limit
+    QueueError                               errors of a work queue
 """
 
 from limitset._errors import (
@@ -117,7 +120,7 @@ __all__ = [
     "remove",
 ]
 
-# They are found here, so this is where they say they are from: in messages, in help and in pickles.
+# Public names have this module in messages, in help and in pickles.
 for _name in __all__:
     _it = globals()[_name]
     if getattr(_it, "__module__", "").startswith("limitset._"):

@@ -1,4 +1,4 @@
-"""Waiting in an event loop: one descriptor per loop, however many wait, and no thread of their own."""
+"""Waiting in an event loop: one descriptor per loop for any number of waiters, and no thread for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from limitset._limitset import Acquisition, Bell, Pending, WorkItem, WorkQueue
 
 
 class _LoopBell:
-    """Rung when it may be somebody's turn; knows whose future that is."""
+    """The bell of a loop: rings when a waiter has to be polled, and finds the future of the waiter."""
 
     __slots__ = ("bell", "futures", "last", "pid")
 
@@ -35,14 +35,14 @@ _bells: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _LoopBell] = weakre
 
 def _bell_of(loop: asyncio.AbstractEventLoop) -> _LoopBell:
     bell = _bells.get(loop)
-    # One of the parent's would take the parent's wakes away from it.
+    # The parent's bell must not be used in a child: it would take the parent's wake-ups.
     if bell is None or bell.pid != os.getpid():
         bell = _bells[loop] = _LoopBell(loop)
     return bell
 
 
 async def wait(pending: Pending) -> Any:
-    """Waits for what is to come. Cancelled, it leaves the queue and gives back what was granted meanwhile."""
+    """Waits for the answer. If it is cancelled, it leaves the wait queue and returns a grant that came meanwhile."""
     answer = pending.poll(None, 0)
     if answer is not None:
         return answer[0]
@@ -63,7 +63,7 @@ async def wait(pending: Pending) -> Any:
 
 
 class AsyncAcquire:
-    """An acquisition to come: await it, or use it in `async with`. Nothing is asked for before that."""
+    """A pending acquisition: await it, or use it in `async with`. The request is made only then."""
 
     __slots__ = ("_held", "_pending")
 
@@ -90,7 +90,7 @@ class AsyncAcquire:
 
 
 class AsyncItems:
-    """The items of a queue, one after the other, until it is closed and all is finished."""
+    """Iterates over the items of a queue until it is closed and all items are finished."""
 
     __slots__ = ("_queue",)
 

@@ -1,6 +1,6 @@
-"""What can go wrong, and what a refusal says.
+"""Exceptions, and the details of a denial.
 
-All of these can be pickled, so that they come back from worker processes whole.
+All exceptions can be pickled, so that worker processes can return them.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import Iterable, NamedTuple, Optional
 
 
 class LimitStatus(NamedTuple):
-    """How one limit stands to a request."""
+    """The status of one limit with respect to a request."""
 
     key: str
-    #: How much was asked of it; 0 if it was left alone.
+    #: The requested amount; 0 if the request left the limit out.
     requested: int
-    #: How much it would give now; negative is debt.
+    #: The amount that it would grant now; negative is debt.
     available: int
-    #: How much it ever gives at once.
+    #: The most that it ever grants at once.
     most: int
     #: Whether the request fits.
     passed: bool
-    #: Seconds until it fits, if nobody else asks before; None if it fits, or if that depends on others.
+    #: Seconds until the request fits, if no other request comes first; None if it fits, or if that depends on holders.
     retry_after: Optional[float]
-    #: Units per window, or how many there are.
+    #: Units per window; permits of a resource limit.
     capacity: int
-    #: Length of the window in seconds; None for what is held and returned.
+    #: Length of the window in seconds; None for a resource limit.
     window: Optional[float]
 
 
 class Holder(NamedTuple):
-    """Somebody who holds what is in the way."""
+    """A participant that holds permits which the request waits for."""
 
-    #: Its process number; 0 if it is dead.
+    #: The process number; 0 for a dead participant.
     pid: int
     command: str
     is_this_process: bool
@@ -42,13 +42,13 @@ class Holder(NamedTuple):
 
 
 def _text(key: str) -> str:
-    """A key as a string of structured fields: printable ASCII, the rest percent-encoded."""
+    """Returns a key as a string of structured fields: printable ASCII, the rest percent-encoded."""
     plain = "".join(c if " " <= c <= "~" and c != "%" else "".join(f"%{b:02x}" for b in c.encode()) for c in key)
     return '"' + plain.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def rate_limit_headers(statuses: Iterable[LimitStatus], retry_after: Optional[float] = None) -> dict[str, str]:
-    """The IETF fields `RateLimit` and `RateLimit-Policy`, and `Retry-After` if there is one, for an HTTP response."""
+    """Returns the fields `RateLimit`, `RateLimit-Policy` and, if it is known, `Retry-After` of an HTTP response."""
     rates, policies = [], []
     for it in statuses:
         wait = "" if it.retry_after is None else f";t={math.ceil(it.retry_after)}"
@@ -66,11 +66,11 @@ def rate_limit_headers(statuses: Iterable[LimitStatus], retry_after: Optional[fl
 
 
 class LimitError(Exception):
-    """Whatever limitset has to complain about."""
+    """The base class of all errors of limitset."""
 
 
 class LimitDenied(LimitError):
-    """The limits do not allow it now. Nothing was charged.
+    """The limits do not allow the request now. Nothing was charged.
 
     A web application answers it with `status_code` and `headers`.
     """
@@ -89,25 +89,25 @@ class LimitDenied(LimitError):
         waiters: Optional[int] = None,
     ) -> None:
         super().__init__(message)
-        #: "limited", "queued" (others came first), "cooling_down", "queue_full" or "timed_out".
+        #: "limited", "queued" (other waiters came first), "cooling_down", "queue_full" or "timed_out".
         self.reason = reason
-        #: Seconds until the same request can succeed, if that is known.
+        #: Seconds until the request can succeed, if that is known.
         self.retry_after = retry_after
-        #: How every limit of the set stood to the request.
+        #: The status of every limit of the set.
         self.statuses = tuple(statuses)
-        #: How many others came first.
+        #: The number of waiters ahead.
         self.ahead = ahead
-        #: How many places the queue has, if all of them were taken.
+        #: The number of entries of the wait queue, if all of them were taken.
         self.waiters = waiters
 
     @property
     def violations(self) -> tuple[LimitStatus, ...]:
-        """The limits that were in the way."""
+        """The limits that did not allow the request."""
         return tuple(status for status in self.statuses if not status.passed)
 
     @property
     def bottleneck(self) -> Optional[LimitStatus]:
-        """The limit that was most in the way: permits that others hold, else the rate that takes longest."""
+        """The limit that takes longest: permits of other holders, else the rate with the longest wait."""
         wait = lambda it: math.inf if it.retry_after is None else it.retry_after  # noqa: E731
         return max(self.violations, key=wait, default=None)
 
@@ -128,7 +128,7 @@ class LimitDenied(LimitError):
 
 
 class LimitTimeout(LimitDenied, TimeoutError):
-    """The limits did not allow it in time. Nothing was charged."""
+    """The limits did not allow the request within the timeout. Nothing was charged."""
 
     def __init__(
         self,
@@ -143,31 +143,31 @@ class LimitTimeout(LimitDenied, TimeoutError):
         holders: tuple[Holder, ...] = (),
     ) -> None:
         super().__init__(message, reason=reason, retry_after=retry_after, statuses=statuses, ahead=ahead)
-        #: How long that was, in seconds.
+        #: How long the request waited, in seconds.
         self.waited = waited
-        #: How long the set would still have admitted nobody, if it was cooling down.
+        #: How long the pause of the set would have lasted, in seconds, if it was paused.
         self.cooling_down = cooling_down
-        #: Who held what was in the way.
+        #: The participants that held the missing permits.
         self.holders = tuple(holders)
 
 
 class BadRequest(LimitError, ValueError):
-    """A request that makes no sense to this set: an unknown key, a negative amount, a rate that is not named."""
+    """The request is not valid for this set: an unknown key, a negative amount, a rate that is not named."""
 
 
 class AboveCapacity(BadRequest):
-    """More than a limit ever gives, however long one waits."""
+    """The request exceeds the most that a limit ever grants: waiting cannot help."""
 
     def __init__(self, message: str = "above capacity", *, key: str = "", requested: int = 0, most: int = 0) -> None:
         super().__init__(message)
         self.key = key
         self.requested = requested
-        #: How much it ever gives at once.
+        #: The most that it ever grants at once.
         self.most = most
 
 
 class UsageError(LimitError, ValueError):
-    """A report that does not fit what was acquired. Nothing was changed."""
+    """The report does not fit the acquisition. Nothing was changed."""
 
     def __init__(self, message: str = "", *, reason: str = "") -> None:
         super().__init__(message)
@@ -176,7 +176,7 @@ class UsageError(LimitError, ValueError):
 
 
 class Unreported(LimitError, RuntimeError):
-    """Released, but the use of a rate was not reported."""
+    """The acquisition was released without a report that was due."""
 
     def __init__(self, message: str = "unreported", *, keys: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -184,11 +184,11 @@ class Unreported(LimitError, RuntimeError):
 
 
 class QueueError(LimitError):
-    """Nothing was done to a work queue, or to an item of it."""
+    """An operation on a work queue, or on one of its items, failed and changed nothing."""
 
     def __init__(self, message: str = "", *, reason: str = "") -> None:
         super().__init__(message)
-        #: "no_queue", "empty", "full", "closed", "timed_out" or "too_long"; of an item "spent" (what became of it was said
+        #: "no_queue", "empty", "full", "closed", "timed_out" or "too_long"; of an item "spent" (finished or returned
         #: before) or "not_held".
         self.reason = reason
 
@@ -201,69 +201,69 @@ class NoQueue(QueueError, AttributeError):
 
 
 class QueueEmpty(QueueError, queue.Empty):
-    """There is nothing in the queue now; there may be later."""
+    """The queue has no item now; there may be one later."""
 
     def __init__(self, message: str = "empty", *, reason: str = "empty") -> None:
         super().__init__(message, reason=reason)
 
 
 class QueueFull(QueueError, queue.Full):
-    """All places of the queue are taken. Nothing was pushed."""
+    """The queue is full. Nothing was pushed."""
 
     def __init__(self, message: str = "full", *, reason: str = "full") -> None:
         super().__init__(message, reason=reason)
 
 
 class QueueClosed(QueueError, ValueError):
-    """The queue was closed for good. Nothing was pushed."""
+    """The queue is closed. Nothing was pushed."""
 
     def __init__(self, message: str = "closed", *, reason: str = "closed") -> None:
         super().__init__(message, reason=reason)
 
 
 class QueueTimeout(QueueError, TimeoutError):
-    """The queue had nothing to offer in time."""
+    """The timeout of a wait at the queue has expired."""
 
     def __init__(self, message: str = "timed out", *, reason: str = "timed_out") -> None:
         super().__init__(message, reason=reason)
 
 
 class ItemTooLong(QueueError, ValueError):
-    """More bytes than an item, or a result, has room for. Nothing was changed."""
+    """The bytes exceed the room of an item or a result. Nothing was changed."""
 
     def __init__(self, message: str = "too long", *, reason: str = "too_long", found: int = 0, most: int = 0) -> None:
         super().__init__(message, reason=reason)
         self.found = found
-        #: How many there is room for.
+        #: The number of bytes that there is room for.
         self.most = most
 
 
 class LimitUnavailable(LimitError):
-    """The limits could not be asked: a stopped process holds their lock, or their memory is damaged."""
+    """The limits cannot be asked: a stopped process holds their lock, or their memory is damaged."""
 
     #: Service Unavailable.
     status_code = 503
 
 
 class LimitSetRemoved(LimitError):
-    """Somebody removed the set: open it again."""
+    """The set was removed: open it again."""
 
 
 class NotShared(LimitError, RuntimeError):
-    """It belongs to the process that forked this one."""
+    """The set or acquisition belongs to the process that forked this one."""
 
 
 class BadLimit(LimitError, ValueError):
-    """A limit, a name or an option that cannot be."""
+    """A limit, a name or an option is not valid."""
 
 
 class SegmentError(LimitError, OSError):
-    """A set that cannot be created, or attached to."""
+    """The set cannot be created, or attached to."""
 
 
 class SegmentNotFound(SegmentError, FileNotFoundError):
-    """There is no set of that name."""
+    """No set has this name."""
 
 
 class LimitsDiffer(SegmentError):
-    """The set exists and was declared otherwise."""
+    """The set exists and was declared differently."""

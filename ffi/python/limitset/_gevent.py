@@ -1,4 +1,4 @@
-"""Waiting in programs that gevent has patched: other greenlets run meanwhile."""
+"""Waiting in programs that gevent has patched: other greenlets run during a wait."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from limitset._limitset import Bell
 
 
 def is_patched() -> bool:
-    """Whether gevent has taken over waiting in this program."""
+    """Returns whether gevent has patched waiting in this program."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and (monkey.is_module_patched("time") or monkey.is_module_patched("threading"))
 
 
 class _HubBell:
-    """Rung when it may be somebody's turn; knows whose event that is."""
+    """The bell of a hub: rings when a waiter has to be polled, and finds the event of the waiter."""
 
     def __init__(self, hub) -> None:
         self.bell = Bell()
@@ -26,7 +26,7 @@ class _HubBell:
 
     def add(self, event) -> int:
         self.last += 1
-        # Only while somebody waits: else the hub would never find that there is nothing left to do.
+        # Watch only while there are waiters: an active watcher would keep the hub from ending.
         if not self.events:
             self.watcher.start(self.rung)
         self.events[self.last] = event
@@ -43,7 +43,7 @@ class _HubBell:
                 event.set()
 
     def forked(self) -> None:
-        """The bell is the parent's from now on; whoever waits asks anew."""
+        """Gives up the bell in a forked child, because it belongs to the parent; all waiters poll again."""
         self.watcher.stop()
         events, self.events = self.events, {}
         for event in events.values():
@@ -64,7 +64,7 @@ os.register_at_fork(after_in_child=_forked)
 
 
 def wait(pending):
-    """Waits for what is to come. Killed, it leaves the queue and gives back what was granted meanwhile."""
+    """Waits for the answer. If its greenlet is killed, it leaves the wait queue and returns a grant."""
     import gevent  # type: ignore[import-untyped]
     from gevent.event import Event  # type: ignore[import-untyped]
 

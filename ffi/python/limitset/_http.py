@@ -1,4 +1,4 @@
-"""What the other side of an HTTP request says about limits."""
+"""Retry-After, and pauses."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple, Optional
 
 
 class Pause(NamedTuple):
-    """A pause of a set, as of the report or the wish that began it or met it."""
+    """A pause of a set, at the time of the report or call that returned it."""
 
-    #: How long it lasts from now, in seconds; None if it is over.
+    #: How long the pause lasts from now, in seconds; None if it is over.
     remaining: Optional[float]
-    #: Its number: how many pauses there have been.
+    #: The number of the pause: how many pauses there have been.
     generation: int
-    #: Whether the report began no pause: it was about a request from before this one.
+    #: Whether the report began no pause, because its request was granted before the present pause.
     absorbed: bool
 
 
 def retry_after(text: str) -> Optional[float]:
-    """Seconds, of the text of a Retry-After field: a number or a date. None if it is neither."""
+    """Returns the seconds of a Retry-After field: a number or a date. None if it is neither."""
     try:
         seconds = float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Limits as plain data. Nothing is judged here: a set judges its limits when it is opened."""
+"""Limits as plain data. Opening a set checks its limits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Algorithm(str, enum.Enum):
 
 
 class LoadBalancing(str, enum.Enum):
-    """Which set of a pool is asked first."""
+    """The order in which the sets of a pool are asked."""
 
     RoundRobin = "round_robin"
     Random = "random"
@@ -55,27 +55,27 @@ def _by_name(cls, value):
 
 
 def seconds(window: Window) -> float:
-    """A window in seconds: of a number, a name such as `"minute"`, or a timedelta."""
+    """Returns a window in seconds, given as a number, a name such as `"minute"`, or a timedelta."""
     if isinstance(window, str):
         try:
             return _SECONDS[window]
         except KeyError:
             names = ", ".join(_SECONDS)
-            raise ValueError(f"{window!r} is no window; use one of {names}, seconds, or a timedelta") from None
+            raise ValueError(f"unknown window {window!r}: use one of {names}, seconds, or a timedelta") from None
     if isinstance(window, datetime.timedelta):
         return window.total_seconds()
     if isinstance(window, bool) or not isinstance(window, (int, float)):
-        raise TypeError(f"{window!r} is no window; use seconds, a name such as 'minute', or a timedelta")
+        raise TypeError(f"invalid window {window!r}: use seconds, a name such as 'minute', or a timedelta")
     return float(window)
 
 
 @dataclass(frozen=True)
 class RateLimit:
-    """Units per time, however many a request needs: tokens, bytes, rows.
+    """Units per time; each request names its amount: tokens, bytes, rows.
 
-    `window` is seconds, "second", "minute", "hour", "day" or a timedelta. `burst` is the most at once, where that is
+    `window` is seconds, "second", "minute", "hour", "day" or a timedelta. `burst` is the most at once, if that is
     not the capacity; `resolution` the number of sub-windows of a sliding window. Use has to be reported before
-    release, unless `report` is false: what was asked for counts as used then.
+    release, unless `report` is false: then the requested amount counts as used.
     """
 
     key: str
@@ -93,7 +93,7 @@ class RateLimit:
 
 @dataclass(frozen=True)
 class CallLimit:
-    """Calls per time: each request needs 1 unless it asks for more, and there is nothing to report."""
+    """Calls per time: each request takes 1 unless it asks for more, and no report is due."""
 
     window: Window
     capacity: int
@@ -109,7 +109,7 @@ class CallLimit:
 
 @dataclass(frozen=True)
 class ResourceLimit:
-    """Things that are held and returned: connections, slots, licences. Each request holds 1 unless it asks for more."""
+    """Permits that are held and returned: connections, slots, licences. Each request holds 1 unless it asks for more."""
 
     key: str
     capacity: int
@@ -122,10 +122,10 @@ Limit = Union[RateLimit, CallLimit, ResourceLimit]
 class Cooldown:
     """How a set pauses after "too many requests", and how slowly it resumes. Times are in seconds.
 
-    The first pause is `first` long; while nothing goes well, each further one is `factor` times as long, up to
-    `longest`. What the other side asked for is not undercut. After a pause, `slow_admissions` admissions of all
-    processes together are spaced, by `first_gap` to begin with and by `last_gap` in the end. Pauses and gaps are up to
-    `jitter` of their length longer, at random.
+    The first pause is `first` long; until a request succeeds, each further one is `factor` times as long, up to
+    `longest`. A pause is never shorter than the Retry-After of the other side. After a pause, `slow_admissions`
+    admissions of all processes together are spaced, by `first_gap` at first and by `last_gap` in the end. Pauses and
+    gaps are up to `jitter` of their length longer, at random.
     """
 
     first: float = 5.0
@@ -141,10 +141,10 @@ class Cooldown:
 class QueueOptions:
     """A work queue in the memory of a set: room for `items` items of at most `item_bytes` bytes each.
 
-    Items that are waiting, at work, parked or dead letters need a place, and those that are done until somebody has
-    collected their result. A result has `result_bytes` bytes at most, as many as an item unless set. An item becomes a
-    dead letter when it was tried `attempts` times, or when the other side said "too many requests" to it `rate_limits`
-    times, which are no attempts.
+    Every item needs a place until it is done; an item with a result, until a process has collected the result; a dead
+    letter, until it is forgotten. A result has at most `result_bytes` bytes, as many as an item unless set. An item
+    becomes a dead letter after `attempts` attempts, or after `rate_limits` answers of "too many requests", which do not
+    count as attempts.
     """
 
     items: int

@@ -1,4 +1,4 @@
-"""Sets without a given name, and sets that travel by pickle."""
+"""Generated names of sets, and sets that were pickled."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import collections
 import os
 import secrets
 
-#: Sets that came by pickle, the most recent last: a task after the other brings the same one.
+#: Sets from pickles, the most recent last: successive tasks bring the same set.
 _MOST_KEPT = 16
 _kept: collections.OrderedDict = collections.OrderedDict()
 
 
 def new_name() -> str:
-    """A name for a set that was given none. `limitset gc` knows these by their beginning."""
+    """Returns a generated name. `limitset gc` knows generated names by their prefix."""
     return f"auto-{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def remove_at_exit(name: str) -> None:
-    """Removes a set when this process ends: not its children, and after those that multiprocessing joins."""
-    # Workers of multiprocessing end without `atexit`, but not without this.
+    """Removes a set when this process ends (not when a child ends), after multiprocessing has joined its children."""
+    # Workers of multiprocessing do not run `atexit`, but they run finalizers.
     from multiprocessing import util
 
     util.Finalize(None, _remove, args=(name,), exitpriority=-100)
@@ -31,11 +31,11 @@ def _remove(name: str) -> None:
     try:
         _limitset.remove(name)
     except SegmentError:
-        pass  # Somebody else has done it.
+        pass  # Another process has removed it.
 
 
 def reattach(name: str, instance: bytes, options: dict):
-    """What a pickled set becomes in the process that gets it: the same set."""
+    """Unpickles a set: attaches to the same set."""
     from limitset._limitset import LimitSet
 
     key = (name, instance, tuple(sorted(options.items())))
@@ -49,7 +49,7 @@ def reattach(name: str, instance: bytes, options: dict):
 
 
 def remake_pool(limit_sets, load_balancing: str, worker_index: int):
-    """What a pickled pool becomes in the process that gets it: the same sets, and a balancer of its own."""
+    """Unpickles a pool: the same sets, with a balancer of its own."""
     from limitset._limitset import LimitPool
 
     return LimitPool(limit_sets, load_balancing=load_balancing, worker_index=worker_index)

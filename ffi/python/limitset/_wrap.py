@@ -7,11 +7,11 @@ import inspect
 
 
 def limited(limits, requested, timeout, amounts):
-    """A decorator. What is asked for counts as used, unless the function raises: then it is given back."""
+    """Returns a decorator. The requested amounts count as used; if the function raises, they are refunded."""
     if callable(requested):  # @limits.limit without parentheses
         return limited(limits, None, timeout, amounts)(requested)
     if requested is not None and amounts:
-        raise TypeError("name the amounts in a dict or as keywords, not both")
+        raise TypeError("amounts given twice: pass them in a dict or as keywords")
     asked = dict(requested) if requested is not None else dict(amounts)
     wanted = asked or None
 

@@ -1,4 +1,4 @@
-//! What was granted: report its use, release it, cancel it. Or what was refused: it is falsy, and says why.
+//! A granted request: report its use, release it, cancel it. Or a denied one, which is falsy and has the reason.
 
 use std::time::Duration;
 
@@ -11,20 +11,20 @@ use crate::convert::{Amounts, Asked, duration, whole};
 use crate::error;
 use crate::lone::Lone;
 
-/// What was acquired: permits that are held, and charges on rates. Or, if nothing was, why.
+/// A granted request: permits that are held, and charges on rates. Or a denied request, with the reason.
 ///
-/// Use it in `with` or `async with`. Leaving the block releases it: permits return, charges stay. If the use of a rate
-/// was not reported by then, that is an error, after the release. If the block raises, the charges return too, where
-/// the algorithm can take them back.
+/// Use it in `with` or `async with`. Leaving the block releases it: permits return, charges stay. If a report was due
+/// and not made, Unreported is raised after the release. If the block raises, charges are refunded, too, where the
+/// algorithm can refund.
 #[pyclass(frozen, module = "limitset")]
 pub(crate) struct Acquisition(Lone<Inner>);
 
 struct Inner {
     state: State,
-    /// What is held was released where it stands.
+    /// The acquisition was released in place.
     is_released: bool,
     config: Option<Py<PyAny>>,
-    /// The set that it is a spare of once it is released, if there is one.
+    /// The set that keeps this object for reuse after its release, if there is one.
     home: Option<Py<crate::set::LimitSet>>,
 }
 
@@ -35,7 +35,7 @@ enum State {
 }
 
 struct Refusal {
-    /// The set that was asked; a pool does not say which.
+    /// The set that was asked; unknown for a pool.
     set: Option<LimitSet>,
     asked: Amounts,
     why: AcquireError,
@@ -59,20 +59,21 @@ impl Acquisition {
         Self(Lone::new(Inner { state, is_released: false, config, home: None }))
     }
 
-    /// The same, a spare of this set once it is released.
+    /// Lets this set keep the object for reuse after its release.
     pub(crate) fn at_home(mut self, set: &Bound<'_, crate::set::LimitSet>) -> Self {
         self.0.get_mut().home = Some(set.clone().unbind());
         self
     }
 
-    /// What is held, for whoever ends it in another way; it is over for Python then.
+    /// Moves the acquisition out, for a caller that ends it in another way. Python sees it as ended.
     pub(crate) fn surrender(&self, py: Python<'_>) -> PyResult<Held> {
         let mut it = self.0.take(py)?;
         it.held(py)?;
-        it.give_up().ok_or_else(|| error::misuse(py, "ended", "nothing is held".to_owned()))
+        it.give_up()
+            .ok_or_else(|| error::misuse(py, "ended", "the acquisition has ended: acquire again".to_owned()))
     }
 
-    /// Comes to hold something new, if it is a spare of this set, and that is to be had at once.
+    /// Acquires into this ended acquisition, if it is of this set and the limits allow it at once.
     #[inline]
     pub(crate) fn acquire_again(
         &self,
@@ -88,13 +89,13 @@ impl Inner {
     fn held(&mut self, py: Python<'_>) -> PyResult<&mut Held> {
         let text = match &mut self.state {
             State::Held(held) if !self.is_released => return Ok(held),
-            State::Refused(it) => format!("nothing was acquired: {}", it.why),
-            State::Held(_) | State::Ended => "it was released already: acquire anew".to_owned(),
+            State::Refused(it) => format!("the request was denied: {}", it.why),
+            State::Held(_) | State::Ended => "the acquisition was released before: acquire again".to_owned(),
         };
         Err(error::misuse(py, "ended", text))
     }
 
-    /// Ends it, once: permits return, charges stay.
+    /// Releases the acquisition, once: permits return, charges stay.
     #[inline]
     fn release(&mut self) -> Result<(), UsageError> {
         match &mut self.state {
@@ -103,7 +104,7 @@ impl Inner {
         }
     }
 
-    /// Ends it, once, as if it had not been.
+    /// Cancels the acquisition, once: permits return, charges are refunded.
     fn cancel(&mut self) -> Result<(), UsageError> {
         match self.is_released {
             true => Ok(()),
@@ -111,7 +112,7 @@ impl Inner {
         }
     }
 
-    /// What is held, to end it.
+    /// Moves the acquisition out, to end it.
     fn give_up(&mut self) -> Option<Held> {
         match std::mem::replace(&mut self.state, State::Ended) {
             State::Held(held) => Some(held),
@@ -122,7 +123,7 @@ impl Inner {
         }
     }
 
-    /// Comes to hold something new, if it is a spare of this set, and that is to be had at once.
+    /// Acquires into this ended acquisition, if it is of this set and the limits allow it at once.
     #[inline]
     fn acquire_again(
         &mut self,
@@ -146,7 +147,7 @@ impl Refusal {
     }
 }
 
-/// Releases it, and keeps it as a spare.
+/// Releases the acquisition, and lets its set keep the object for reuse.
 #[inline]
 fn end_released(it: &Bound<'_, Acquisition>) -> PyResult<Result<(), UsageError>> {
     let mut inner = it.get().0.take(it.py())?;
@@ -159,18 +160,18 @@ fn end_released(it: &Bound<'_, Acquisition>) -> PyResult<Result<(), UsageError>>
     Ok(ended)
 }
 
-/// Leaves its block.
+/// Leaves the `with` block.
 #[inline]
 fn leave(it: &Bound<'_, Acquisition>, exception: &Bound<'_, PyAny>) -> PyResult<()> {
     if !exception.is_none() {
-        // Nothing masks the exception; if the lock is stuck, the core returns the charge when it can.
+        // No error of limitset masks the exception; if the lock is stuck, the core refunds the charge when it is free.
         if let Some(mut inner) = it.get().0.try_take(it.py()) {
             let _ = inner.cancel();
         }
         return Ok(());
     }
     match end_released(it)? {
-        // The block was entered by the parent, and is the parent's to leave.
+        // The parent entered the block; only the parent's exit releases.
         Ok(()) | Err(UsageError::Forked) => Ok(()),
         Err(error) => Err(error::usage(it.py(), &error)),
     }
@@ -178,7 +179,7 @@ fn leave(it: &Bound<'_, Acquisition>, exception: &Bound<'_, PyAny>) -> PyResult<
 
 #[pymethods]
 impl Acquisition {
-    /// Whether anything was acquired.
+    /// Whether the request was granted.
     #[getter]
     fn successful(&self, py: Python<'_>) -> PyResult<bool> {
         Ok(!matches!(self.0.take(py)?.state, State::Refused(_)))
@@ -195,7 +196,7 @@ impl Acquisition {
         Ok(it.config.as_ref().map_or_else(|| py.None(), |config| config.clone_ref(py)))
     }
 
-    /// Whether the limits were asked. False only if they could not be and the set is open with
+    /// Whether the limits were asked. False only if they were unavailable and the set is open with
     /// `on_unavailable="allow"`.
     #[getter]
     fn enforced(&self, py: Python<'_>) -> PyResult<bool> {
@@ -205,7 +206,7 @@ impl Acquisition {
         }
     }
 
-    /// The position of its set in the pool that it came from.
+    /// The position of the set in the pool; None if it was not acquired from a pool.
     #[getter]
     fn pool_index(&self, py: Python<'_>) -> PyResult<Option<usize>> {
         match &self.0.take(py)?.state {
@@ -214,7 +215,7 @@ impl Acquisition {
         }
     }
 
-    /// Why nothing was acquired, as an exception that can be raised; None if something was.
+    /// The reason of a denial, as an exception that can be raised; None if the request was granted.
     #[getter]
     fn denial(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         match &self.0.take(py)?.state {
@@ -223,7 +224,7 @@ impl Acquisition {
         }
     }
 
-    /// Seconds until the same request can succeed; None if something was acquired, or if that is not known.
+    /// Seconds until the denied request can succeed; None if it was granted, or if the time is not known.
     #[getter]
     fn retry_after(&self, py: Python<'_>) -> PyResult<Option<f64>> {
         match &self.0.take(py)?.state {
@@ -232,7 +233,7 @@ impl Acquisition {
         }
     }
 
-    /// Itself; raises LimitDenied if nothing was acquired.
+    /// Returns the acquisition; raises LimitDenied if the request was denied.
     fn or_raise(slf: &Bound<'_, Self>) -> PyResult<Py<Self>> {
         match &slf.get().0.take(slf.py())?.state {
             State::Refused(it) => Err(it.error(slf.py())),
@@ -240,7 +241,7 @@ impl Acquisition {
         }
     }
 
-    /// How much of a limit is charged or held now; None if it was left alone.
+    /// Returns the amount of a limit that is charged or held now; None if the request left the limit out.
     #[pyo3(signature = (key, /))]
     fn charged(&self, py: Python<'_>, key: &str) -> PyResult<Option<u64>> {
         let it = self.0.take(py)?;
@@ -250,9 +251,9 @@ impl Acquisition {
         }
     }
 
-    /// Reports how much of what was requested was used, by key. What was not is given back, if the limit's algorithm
-    /// can take it; of permits, the rest is given back early. Reporting again corrects the report. Gives how much was
-    /// given back.
+    /// Reports the used amounts, by key. The rest of a requested amount is refunded, if the limit's algorithm can
+    /// refund; the rest of the permits returns early. Reporting again corrects the report. Returns the refunded
+    /// amount.
     fn update(&self, py: Python<'_>, usage: &Bound<'_, PyAny>) -> PyResult<u64> {
         let asked = Asked::new(Some(usage))?;
         let pairs = asked.pairs()?;
@@ -265,7 +266,7 @@ impl Acquisition {
         Ok(returned)
     }
 
-    /// Reports that everything that was asked for was used.
+    /// Reports that all requested amounts were used.
     fn use_all(&self, py: Python<'_>) -> PyResult<()> {
         let mut it = self.0.take(py)?;
         let Ok(held) = it.held(py) else { return Ok(()) };
@@ -279,21 +280,22 @@ impl Acquisition {
         Ok(())
     }
 
-    /// Charges so much more of a limit than so far, into debt if need be, or gives it back if it is negative. Counts
-    /// as a report. Gives how much was given back.
+    /// Charges `delta` units more of a limit, into debt if need be, or refunds them if it is negative. Counts as a
+    /// report. Returns the refunded amount.
     fn adjust(&self, py: Python<'_>, key: &str, delta: i64) -> PyResult<u64> {
         self.0.take(py)?.held(py)?.adjust(key, delta).map_err(|error| error::usage(py, &error))
     }
 
-    /// Reports what was used of a limit, be it less or more than requested: what is too much is given back, what is
-    /// missing is charged, into debt if need be. Gives how much was given back.
+    /// Reports the real use of a limit: unused units are refunded; use beyond the request is charged, into debt if need
+    /// be. Returns the refunded amount.
     fn settle(&self, py: Python<'_>, key: &Bound<'_, PyAny>, actual: &Bound<'_, PyAny>) -> PyResult<u64> {
         let actual = whole(actual, key)?;
         let key = key.extract::<String>()?;
         self.0.take(py)?.held(py)?.settle(&key, actual).map_err(|error| error::usage(py, &error))
     }
 
-    /// Acquires more under the same acquisition: exactly what is named, all or none. Never waits; raises LimitDenied.
+    /// Acquires exactly the named amounts in addition, under the same acquisition, all or none. Never waits; raises
+    /// LimitDenied.
     fn acquire_more(&self, py: Python<'_>, requested: &Bound<'_, PyAny>) -> PyResult<()> {
         let asked = Asked::new(Some(requested))?;
         let pairs = asked.pairs()?;
@@ -306,20 +308,20 @@ impl Acquisition {
         }
     }
 
-    /// Ends it: permits return, charges stay. Raises Unreported, after the release, if the use of a rate that needs a
-    /// report was not reported. Does nothing the second time, or if nothing was acquired.
+    /// Releases the acquisition: permits return, charges stay. Raises Unreported, after the release, if a report was
+    /// due and not made. Does nothing the second time, or if the request was denied.
     fn release(slf: &Bound<'_, Self>) -> PyResult<()> {
         end_released(slf)?.map_err(|error| error::usage(slf.py(), &error))
     }
 
-    /// Ends it as if it had not been: permits return, and charges too where the limit's algorithm can take them back.
+    /// Cancels the acquisition: permits return, and charges are refunded where the limit's algorithm can refund.
     fn cancel(&self, py: Python<'_>) -> PyResult<()> {
         self.0.take(py)?.cancel().map_err(|error| error::usage(py, &error))
     }
 
-    /// Ends it because the other side answered "too many requests": permits return, charges stay and need no report,
-    /// and the whole set pauses, in every process. `retry_after` is what the other side asked for: seconds, a
-    /// timedelta, or the text of a Retry-After field.
+    /// Ends the acquisition because the other side answered "too many requests": permits return, charges stay and need
+    /// no report, and the whole set pauses, in every process. `retry_after` is the other side's Retry-After: seconds,
+    /// a timedelta, or the text of the field.
     #[pyo3(signature = (retry_after = None))]
     fn rate_limited<'py>(
         &self,
@@ -366,13 +368,13 @@ impl Acquisition {
         let it = self.0.take(py)?;
         Ok(match &it.state {
             State::Held(held) if !it.is_released => format!("<Acquisition {held:?}>"),
-            State::Refused(it) => format!("<Acquisition refused: {}>", it.why),
+            State::Refused(it) => format!("<Acquisition denied: {}>", it.why),
             State::Held(_) | State::Ended => "<Acquisition released>".to_owned(),
         })
     }
 }
 
-/// What the other side asked for. A text that is neither seconds nor a date asks for nothing.
+/// Reads a Retry-After. A text that is neither seconds nor a date counts as none.
 pub(crate) fn retry_after_of(wait: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
     let Some(wait) = wait else { return Ok(None) };
     let py = wait.py();
@@ -383,13 +385,13 @@ pub(crate) fn retry_after_of(wait: Option<&Bound<'_, PyAny>>) -> PyResult<Option
     if seconds.is_none() { Ok(None) } else { duration(&seconds, "retry_after").map(Some) }
 }
 
-/// A pause, for Python.
+/// Converts a pause for Python.
 pub(crate) fn pause<'py>(py: Python<'py>, paused: &Pause) -> PyResult<Bound<'py, PyAny>> {
     let remaining = paused.remaining.map(|left| left.as_secs_f64());
     py.import("limitset._http")?.getattr("Pause")?.call1((remaining, paused.generation, paused.absorbed))
 }
 
-/// An awaitable that is over before it begins.
+/// An awaitable that is ready from the beginning.
 #[pyclass(module = "limitset._limitset")]
 pub(crate) struct Ready(Option<Py<PyAny>>);
 

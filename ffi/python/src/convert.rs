@@ -1,4 +1,4 @@
-//! Amounts, times and limits: from Python, and to it.
+//! Conversion of amounts, times and limits, from Python and to Python.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 
 use crate::error;
 
-/// Amounts by key, as asked for. The keys stay Python's.
+/// Requested amounts by key, with Python's own key objects.
 pub(crate) struct Asked<'py>(SmallVec<[(Bound<'py, PyString>, u64); 4]>);
 
 impl<'py> Asked<'py> {
-    /// Of a mapping; nothing is asked for without one.
+    /// Reads a mapping; without one there are no amounts.
     pub(crate) fn new(requested: Option<&Bound<'py, PyAny>>) -> PyResult<Self> {
         let Some(requested) = requested else { return Ok(Self(SmallVec::new())) };
         if let Ok(dict) = requested.cast_exact::<PyDict>() {
@@ -24,7 +24,7 @@ impl<'py> Asked<'py> {
         }
         let items = requested.call_method0(intern!(requested.py(), "items"));
         let items =
-            items.map_err(|_| PyTypeError::new_err("amounts are asked for by a dict of them by key"))?;
+            items.map_err(|_| PyTypeError::new_err("the request must be a dict of amounts by key"))?;
         let pairs = items.try_iter()?.map(|item| {
             let (key, amount) = item?.extract::<(Bound<'py, PyAny>, Bound<'py, PyAny>)>()?;
             pair(key, &amount)
@@ -32,28 +32,28 @@ impl<'py> Asked<'py> {
         pairs.collect::<PyResult<_>>().map(Self)
     }
 
-    /// Each key with its amount.
+    /// Returns each key with its amount.
     pub(crate) fn pairs(&self) -> PyResult<SmallVec<[(&str, u64); 4]>> {
         self.0.iter().map(|(key, amount)| Ok((key.to_str()?, *amount))).collect()
     }
 
-    /// A copy that outlives the call.
+    /// Returns a copy that outlives the call.
     pub(crate) fn owned(&self) -> PyResult<Amounts> {
         Ok(Amounts(self.pairs()?.into_iter().map(|(key, amount)| (key.to_owned(), amount)).collect()))
     }
 }
 
-/// Amounts by key, kept.
+/// Requested amounts by key, with owned keys.
 #[derive(Clone, Debug)]
 pub(crate) struct Amounts(Vec<(String, u64)>);
 
 impl Amounts {
-    /// Of a mapping, as `Asked`.
+    /// Reads a mapping, as `Asked` does.
     pub(crate) fn of(requested: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         Asked::new(requested)?.owned()
     }
 
-    /// Each key with its amount.
+    /// Returns each key with its amount.
     pub(crate) fn pairs(&self) -> SmallVec<[(&str, u64); 4]> {
         self.0.iter().map(|(key, amount)| (key.as_str(), *amount)).collect()
     }
@@ -61,37 +61,37 @@ impl Amounts {
 
 fn pair<'py>(key: Bound<'py, PyAny>, amount: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyString>, u64)> {
     let Ok(key) = key.cast_into::<PyString>() else {
-        return Err(PyTypeError::new_err("the key of a limit is a str"));
+        return Err(PyTypeError::new_err("the key of a limit must be a str"));
     };
     let amount = whole(amount, key.as_any())?;
     Ok((key, amount))
 }
 
-/// An amount: a whole number, not negative.
+/// Reads an amount: a whole number, not negative.
 pub(crate) fn whole(amount: &Bound<'_, PyAny>, key: &Bound<'_, PyAny>) -> PyResult<u64> {
     amount.extract().map_err(|error| {
         let Ok(key) = key.repr() else { return error };
         if amount.is_instance_of::<PyInt>() {
-            let text = format!("{amount} of {key} makes no sense: amounts are 0 or more, and fit 64 bits");
+            let text = format!("invalid amount {amount} of {key}: it must be 0 or more, and fit 64 bits");
             return error::bad_request(amount.py(), text);
         }
-        PyTypeError::new_err(format!("the amount of {key} is a whole number, not {}", type_name(amount)))
+        PyTypeError::new_err(format!("the amount of {key} must be an int, not {}", type_name(amount)))
     })
 }
 
 fn type_name(it: &Bound<'_, PyAny>) -> String {
-    it.get_type().name().map_or_else(|_| "that".to_owned(), |name| name.to_string())
+    it.get_type().name().map_or_else(|_| "another type".to_owned(), |name| name.to_string())
 }
 
-/// A length of time: seconds, or a timedelta. `what` names it in errors.
+/// Reads a length of time: seconds, or a timedelta. `what` names it in errors.
 pub(crate) fn duration(time: &Bound<'_, PyAny>, what: &str) -> PyResult<Duration> {
     let seconds = seconds(time, what)?;
     Duration::try_from_secs_f64(seconds).map_err(|_| {
-        PyValueError::new_err(format!("{what} cannot be {seconds} seconds: it has to be 0 or more"))
+        PyValueError::new_err(format!("{what} cannot be {seconds} seconds: it must be 0 or more"))
     })
 }
 
-/// How long to wait: none, or more than a clock can count, is for ever.
+/// Reads a timeout. None, or more than a clock can count, is for ever.
 pub(crate) fn timeout(time: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Duration>> {
     let Some(time) = time else { return Ok(None) };
     let seconds = seconds(time, "a timeout")?;
@@ -99,7 +99,7 @@ pub(crate) fn timeout(time: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Durati
         Ok(time) => Ok(Some(time)),
         Err(_) if seconds > 0.0 => Ok(None),
         Err(_) => Err(PyValueError::new_err(format!(
-            "a timeout cannot be {seconds} seconds: it has to be 0 or more, or None to wait for ever"
+            "a timeout cannot be {seconds} seconds: it must be 0 or more, or None to wait for ever"
         ))),
     }
 }
@@ -111,11 +111,14 @@ fn seconds(time: &Bound<'_, PyAny>, what: &str) -> PyResult<f64> {
     let total = time.call_method0(intern!(time.py(), "total_seconds"));
     let total = total.and_then(|seconds| seconds.extract::<f64>());
     total.map_err(|_| {
-        PyTypeError::new_err(format!("{what} is a number of seconds or a timedelta, not {}", type_name(time)))
+        PyTypeError::new_err(format!(
+            "{what} must be a number of seconds or a timedelta, not {}",
+            type_name(time)
+        ))
     })
 }
 
-/// A limit of the core, made of one of Python's.
+/// Converts a limit from Python.
 pub(crate) fn limit<'py>(limit: &Bound<'py, PyAny>) -> PyResult<Limit> {
     let py = limit.py();
     let classes = py.import(intern!(py, "limitset._limits"))?;
@@ -156,15 +159,15 @@ pub(crate) fn limit<'py>(limit: &Bound<'py, PyAny>) -> PyResult<Limit> {
         return Ok(ResourceLimit::new(key()?, capacity()?).into());
     }
     let name = type_name(limit);
-    Err(PyTypeError::new_err(format!("{name} is no limit; use RateLimit, CallLimit or ResourceLimit")))
+    Err(PyTypeError::new_err(format!("{name} is not a limit: use RateLimit, CallLimit or ResourceLimit")))
 }
 
-/// Limits of the core, made of any iterable of Python's.
+/// Converts an iterable of limits from Python.
 pub(crate) fn limits(given: &Bound<'_, PyAny>) -> PyResult<Vec<Limit>> {
     given.try_iter()?.map(|it| limit(&it?)).collect()
 }
 
-/// A limit of Python's, made of one of the core's.
+/// Converts a limit to Python.
 pub(crate) fn to_python<'py>(py: Python<'py>, limit: &Limit) -> PyResult<Bound<'py, PyAny>> {
     let class = |name| py.import(intern!(py, "limitset._limits"))?.getattr(name);
     let fields = PyDict::new(py);
@@ -187,11 +190,11 @@ pub(crate) fn to_python<'py>(py: Python<'py>, limit: &Limit) -> PyResult<Bound<'
     class.call((), Some(&fields))
 }
 
-/// How large a work queue is.
+/// Converts the options of a work queue from Python.
 pub(crate) fn queue(given: &Bound<'_, PyAny>) -> PyResult<QueueOptions> {
     let get = |field: &str| {
         let found = given.getattr(field).map_err(|_| {
-            PyTypeError::new_err(format!("a queue is declared by QueueOptions, not {}", type_name(given)))
+            PyTypeError::new_err(format!("a queue must be QueueOptions, not {}", type_name(given)))
         })?;
         if found.is_none() {
             return Ok(None);
@@ -199,7 +202,7 @@ pub(crate) fn queue(given: &Bound<'_, PyAny>) -> PyResult<QueueOptions> {
         found.extract::<u32>().map(Some).map_err(|error| match found.is_instance_of::<PyInt>() {
             true => error::bad_limit(
                 given.py(),
-                format!("{field} of a queue cannot be {found}: it has to be 0 or more, and fit 32 bits"),
+                format!("{field} of a queue cannot be {found}: it must be 0 or more, and fit 32 bits"),
             ),
             false => error,
         })
@@ -217,7 +220,7 @@ pub(crate) fn queue(given: &Bound<'_, PyAny>) -> PyResult<QueueOptions> {
     Ok(options)
 }
 
-/// Bytes, of any object that is made of them. `what` names it in errors.
+/// Reads bytes, a bytearray or a memoryview. `what` names it in errors.
 pub(crate) fn bytes(given: &Bound<'_, PyAny>, what: &str) -> PyResult<PyBackedBytes> {
     if let Ok(bytes) = given.extract::<PyBackedBytes>() {
         return Ok(bytes);
@@ -226,20 +229,22 @@ pub(crate) fn bytes(given: &Bound<'_, PyAny>, what: &str) -> PyResult<PyBackedBy
         return Ok(view.call_method0(intern!(given.py(), "tobytes"))?.extract::<PyBackedBytes>()?);
     }
     let hint = if given.is_instance_of::<PyString>() { ": encode it" } else { "" };
-    Err(PyTypeError::new_err(format!("{what} is bytes, not {}{hint}", type_name(given))))
+    Err(PyTypeError::new_err(format!("{what} must be bytes, not {}{hint}", type_name(given))))
 }
 
-/// The program's own number of an item.
+/// Reads the program's own number of an item.
 pub(crate) fn id(given: &Bound<'_, PyAny>) -> PyResult<u64> {
     given.extract().map_err(|_| {
         if given.is_instance_of::<PyInt>() {
-            return PyValueError::new_err(format!("the id of an item cannot be {given}: it fits 64 bits"));
+            return PyValueError::new_err(format!(
+                "the id of an item cannot be {given}: it must fit 64 bits"
+            ));
         }
-        PyTypeError::new_err(format!("the id of an item is a whole number, not {}", type_name(given)))
+        PyTypeError::new_err(format!("the id of an item must be an int, not {}", type_name(given)))
     })
 }
 
-/// How a set pauses.
+/// Converts a cooldown from Python.
 pub(crate) fn cooldown(given: &Bound<'_, PyAny>) -> PyResult<Cooldown> {
     let time = |field: &str| duration(&given.getattr(field)?, &format!("{field} of a cooldown"));
     let number = |field: &str| given.getattr(field)?.extract::<f64>();

@@ -1,4 +1,4 @@
-//! Errors of the core, as the exceptions of `limitset._errors`.
+//! Converts errors of the core to the exceptions of `limitset._errors`.
 
 use limitset::error::{AttachError, CreateError};
 use limitset::{
@@ -19,7 +19,7 @@ fn class<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
     module.bind(py).getattr(name)
 }
 
-/// An exception with these fields; what is in the way of making it, if anything is.
+/// Creates an exception with these fields; if that fails, returns the exception of the failure.
 fn with(py: Python<'_>, name: &str, text: String, fields: &Bound<'_, PyDict>) -> PyErr {
     match class(py, name).and_then(|class| class.call((text,), Some(fields))) {
         Ok(instance) => PyErr::from_value(instance),
@@ -39,13 +39,13 @@ pub(crate) fn bad_limit(py: Python<'_>, text: String) -> PyErr {
     plain(py, "BadLimit", text)
 }
 
-/// Whether it is a refusal: not an error for those who only try.
+/// Returns whether the error is a denial, which `try_acquire` does not raise.
 pub(crate) fn is_refusal(error: &AcquireError) -> bool {
     use AcquireError::{CoolingDown, Denied, QueueFull, Queued};
     matches!(error, Denied(_) | Queued { .. } | CoolingDown { .. } | QueueFull { .. })
 }
 
-/// Why nothing was acquired. Which set it was is not known of a pool.
+/// Converts the error of a request. `set` is `None` for a pool.
 pub(crate) fn acquire(
     py: Python<'_>,
     set: Option<&LimitSet>,
@@ -83,7 +83,7 @@ fn acquire_or_why(
             let cooling_down = late.cooling_down.map(|left| left.as_secs_f64());
             fields.set_item("cooling_down", cooling_down)?;
             let in_the_way = late.bottleneck().map(|it| it.retry_after.map(|wait| wait.as_secs_f64()));
-            // A pause and a rate both have to pass; permits that others hold come back who knows when.
+            // Both a pause and a rate have to pass; the time until other holders return permits is unknown.
             let retry_after = match (in_the_way, cooling_down) {
                 (Some(None), _) => None,
                 (Some(Some(wait)), pause) => Some(wait.max(pause.unwrap_or(0.0))),
@@ -135,7 +135,8 @@ fn unavailable(py: Python<'_>, why: &Unavailable, text: String) -> PyErr {
     }
 }
 
-/// How every limit stands. Capacities and windows are those of now if the set is known, else as declared.
+/// Converts the status of every limit. Capacities and windows are the current ones if the set is known, else the
+/// declared ones.
 pub(crate) fn statuses<'py>(
     py: Python<'py>,
     found: &Statuses,
@@ -155,7 +156,7 @@ pub(crate) fn statuses<'py>(
     PyTuple::new(py, made.collect::<PyResult<Vec<_>>>()?)
 }
 
-/// Why an acquisition could not be changed or ended as asked.
+/// Converts the error of a report or a release.
 pub(crate) fn usage(py: Python<'_>, error: &UsageError) -> PyErr {
     let text = error.to_string();
     let reason = match error {
@@ -179,7 +180,7 @@ pub(crate) fn usage(py: Python<'_>, error: &UsageError) -> PyErr {
     misuse(py, reason, text)
 }
 
-/// A report that does not fit.
+/// Creates a UsageError.
 pub(crate) fn misuse(py: Python<'_>, reason: &str, text: String) -> PyErr {
     let fields = PyDict::new(py);
     match fields.set_item(intern!(py, "reason"), reason) {
@@ -188,7 +189,7 @@ pub(crate) fn misuse(py: Python<'_>, reason: &str, text: String) -> PyErr {
     }
 }
 
-/// Why nothing was done to a work queue, or to an item of it.
+/// Converts the error of a work queue, or of an item.
 pub(crate) fn queue(py: Python<'_>, error: &QueueError) -> PyErr {
     queue_or_why(py, error).unwrap_or_else(|error| error)
 }
@@ -224,7 +225,7 @@ fn queue_or_why(py: Python<'_>, error: &QueueError) -> PyResult<PyErr> {
     Ok(with(py, name, text, &fields))
 }
 
-/// Why a set could not be managed as asked.
+/// Converts the error of managing a set.
 pub(crate) fn manage(py: Python<'_>, error: &ManageError) -> PyErr {
     let text = error.to_string();
     match error {
@@ -239,7 +240,7 @@ pub(crate) fn manage(py: Python<'_>, error: &ManageError) -> PyErr {
     }
 }
 
-/// Why a set could not be opened.
+/// Converts the error of opening a set.
 pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
     match error {
         OpenError::Segment(CreateError::Attach(error)) => attach(py, error),
@@ -250,7 +251,7 @@ pub(crate) fn open(py: Python<'_>, error: &OpenError) -> PyErr {
     }
 }
 
-/// Why a set could not be attached to.
+/// Converts the error of attaching to a set.
 pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
     let name = match error {
         AttachError::Name(_) => "BadLimit",
@@ -263,7 +264,7 @@ pub(crate) fn attach(py: Python<'_>, error: &AttachError) -> PyErr {
     plain(py, name, error.to_string())
 }
 
-/// Why there is no pool.
+/// Converts the error of creating a pool.
 pub(crate) fn pool(py: Python<'_>, error: &PoolError) -> PyErr {
     match error {
         PoolError::Open(error) => open(py, error),

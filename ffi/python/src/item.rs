@@ -1,4 +1,4 @@
-//! What a worker has, and what a collector has: an item of a work queue, until it is said what became of it.
+//! An item of a work queue that a worker has taken, and a finished item that a collector has taken.
 
 use std::time::Duration;
 
@@ -12,28 +12,28 @@ use crate::convert::{bytes, duration};
 use crate::error;
 use crate::lone::Lone;
 
-/// An item of work, held by this process until it says what became of it, once.
+/// An item of work. This process has it until it finishes or returns it, once.
 ///
 ///     with queue.take() as item:
 ///         work(item.payload)
 ///
-/// Leaving the block says that it is done, unless something else was said before. If the block raises an Exception, the
-/// item is tried again, by whomever, until it was tried too often. If the worker has to stop (KeyboardInterrupt,
-/// SystemExit, asyncio.CancelledError and whatever else is no Exception), the item is given back, and that was no attempt.
-/// Neither hides the exception.
+/// Leaving the block marks the item as done, unless the block has finished or returned it. If the block raises an
+/// Exception, the item returns to the queue for another attempt, or becomes a dead letter after its last one. If the
+/// worker has to stop (KeyboardInterrupt, SystemExit, asyncio.CancelledError and all that is not an Exception), the
+/// item is given back, and the attempt does not count. The exception passes through the block.
 ///
-/// An item that nothing is said of goes to somebody else when it is destroyed, or when its process ends, however that
-/// happens; then the attempt counts. In a forked child it is the parent's.
+/// If the object is destroyed, or its process ends for any reason, the item goes to another worker, and the attempt
+/// counts. In a forked child the item stays the parent's.
 #[pyclass(frozen, weakref, module = "limitset")]
 pub(crate) struct WorkItem(Lone<Item>);
 
-/// A finished item: a result, or a dead letter. Held by this process until it is forgotten, revived or put back.
+/// A finished item: a result, or a dead letter. This process has it until it forgets it, revives it or puts it back.
 ///
 ///     with queue.collect() as finished:
 ///         keep(finished.id, finished.result)
 ///
-/// Leaving the block forgets it, unless something else was said before; if the block raises, it is put back, and can be
-/// collected again. So it is when it is destroyed, or when its process ends.
+/// Leaving the block forgets the item, unless the block has revived it or put it back. If the block raises, if the
+/// object is destroyed, or if its process ends, the item is put back and can be collected again.
 #[pyclass(frozen, weakref, module = "limitset")]
 pub(crate) struct Finished(Lone<Done>);
 
@@ -46,13 +46,13 @@ impl WorkItem {
         end(&mut *self.0.take(py)?).map_err(|error| error::queue(py, &error))
     }
 
-    /// Leaves its block.
+    /// Leaves the `with` block.
     fn leave(&self, exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = exception.py();
         if exception.is_none() {
             return left(py, self.0.take(py)?.done());
         }
-        // Nothing masks the exception; if the lock is stuck, the core says it when it can.
+        // No error of limitset masks the exception; if the lock is stuck, the core returns the item when it is free.
         if let Some(mut item) = self.0.try_take(py) {
             let has_failed = exception
                 .cast::<PyType>()
@@ -72,7 +72,7 @@ impl Finished {
         end(&mut *self.0.take(py)?).map_err(|error| error::queue(py, &error))
     }
 
-    /// Leaves its block.
+    /// Leaves the `with` block.
     fn leave(&self, exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = exception.py();
         if exception.is_none() {
@@ -85,10 +85,10 @@ impl Finished {
     }
 }
 
-/// What leaving a block without an exception means.
+/// Converts the answer to leaving a block without an exception.
 fn left(py: Python<'_>, ended: Result<(), QueueError>) -> PyResult<()> {
     match ended {
-        // It was said in the block; or the block was entered by the parent, and is the parent's to leave.
+        // The block has ended the item; or the parent entered the block, and only the parent's exit ends the item.
         Ok(()) | Err(QueueError::Spent | QueueError::Forked) => Ok(()),
         Err(error) => Err(error::queue(py, &error)),
     }
@@ -102,48 +102,48 @@ impl WorkItem {
         Ok(self.0.take(py)?.id())
     }
 
-    /// What was pushed.
+    /// The payload that was pushed.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, self.0.take(py)?.payload()))
     }
 
-    /// How often it was handed out, this time included, without the times that ended with "too many requests".
+    /// How often a worker took it, this time included, except the times that ended with "too many requests".
     #[getter]
     fn attempts(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.0.take(py)?.attempts())
     }
 
-    /// How often the other side said "too many requests" to it.
+    /// How often it was answered "too many requests".
     #[getter]
     fn rate_limits(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.0.take(py)?.rate_limits())
     }
 
-    /// Records that it is done; its place is free. Raises QueueError with the reason "spent" if something was said
-    /// before, as all of these do.
+    /// Marks the item as done; its place is free. Raises QueueError with the reason "spent" if the item was finished or
+    /// returned before, as all methods that end an item do.
     fn done(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, Item::done)
     }
 
-    /// Records that it is done, with a result for whoever collects it; until then it keeps its place. Raises ItemTooLong,
-    /// and then the item is still held.
+    /// Marks the item as done, with a result; it keeps its place until a process has collected the result. If it raises
+    /// ItemTooLong, this process still has the item.
     fn done_with(&self, py: Python<'_>, result: &Bound<'_, PyAny>) -> PyResult<()> {
         let result = bytes(result, "a result")?;
         self.end(py, |item| item.done_with(&result))
     }
 
-    /// Lets it be tried again, by whomever, not before so many seconds have passed. Tried often enough, it becomes a dead
-    /// letter instead.
+    /// Returns the item to the queue, for any worker to take again after `after` seconds. After its last attempt it
+    /// becomes a dead letter instead.
     #[pyo3(signature = (after = None))]
     fn retry(&self, py: Python<'_>, after: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let after = after.map_or(Ok(Duration::ZERO), |after| duration(after, "the time to a retry"))?;
         self.end(py, |item| item.retry(after))
     }
 
-    /// The other side answered "too many requests": ends the acquisition that the request was made with, as its own
-    /// rate_limited does, pauses its set, and parks the item until the pause is over, all at one instant. That was no
-    /// attempt. `retry_after` is what the other side asked for: seconds, a timedelta, or the text of a Retry-After field.
+    /// Reports that the other side answered "too many requests": ends the acquisition as its own rate_limited does,
+    /// pauses its set, and parks the item until the pause is over, all at one instant. The attempt does not count.
+    /// `retry_after` is the other side's Retry-After: seconds, a timedelta, or the text of the field.
     #[pyo3(signature = (held, retry_after = None))]
     fn rate_limited<'py>(
         &self,
@@ -158,15 +158,16 @@ impl WorkItem {
         pause(py, &paused)
     }
 
-    /// Gives it up: it becomes a dead letter. `why` is kept as its result. Raises ItemTooLong, and then it is still held.
+    /// Makes the item a dead letter. `why` is kept as its result. If it raises ItemTooLong, this process still has the
+    /// item.
     #[pyo3(signature = (why = None))]
     fn dead_letter(&self, py: Python<'_>, why: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         let why = why.map(|why| bytes(why, "a reason")).transpose()?;
         self.end(py, |item| item.dead_letter(why.as_deref().unwrap_or_default()))
     }
 
-    /// Gives it to another worker, at once, as if it had not been taken: for a worker that has to stop. That was no
-    /// attempt.
+    /// Returns the item to the queue at once, as if it had not been taken: for a worker that has to stop. The attempt
+    /// does not count.
     fn give_back(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, Item::give_back)
     }
@@ -216,31 +217,31 @@ impl Finished {
         Ok(self.0.take(py)?.id())
     }
 
-    /// What was pushed.
+    /// The payload that was pushed.
     #[getter]
     fn payload<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, self.0.take(py)?.payload()))
     }
 
-    /// What came of it; of a dead letter that a worker gave up, why.
+    /// The result; for a dead letter that a worker gave up, the worker's reason.
     #[getter]
     fn result<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         Ok(PyBytes::new(py, self.0.take(py)?.result()))
     }
 
-    /// How often it was handed out, without the times that ended with "too many requests".
+    /// How often a worker took it, except the times that ended with "too many requests".
     #[getter]
     fn attempts(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.0.take(py)?.attempts())
     }
 
-    /// How often the other side said "too many requests" to it.
+    /// How often it was answered "too many requests".
     #[getter]
     fn rate_limits(&self, py: Python<'_>) -> PyResult<u64> {
         Ok(self.0.take(py)?.rate_limits())
     }
 
-    /// Why it is a dead letter: "attempts", "rate_limits" or "given_up"; None if it is done.
+    /// The reason why it is a dead letter: "attempts", "rate_limits" or "given_up"; None if it is done.
     #[getter]
     fn reason(&self, py: Python<'_>) -> PyResult<Option<&'static str>> {
         Ok(self.0.take(py)?.reason().map(|reason| match reason {
@@ -250,18 +251,18 @@ impl Finished {
         }))
     }
 
-    /// It is not needed any more; its place is free. Raises QueueError with the reason "spent" if something was said
-    /// before, as all of these do.
+    /// Frees the place of the item. Raises QueueError with the reason "spent" if it was forgotten, revived or put back
+    /// before, as all methods that end it do.
     fn forget(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, Done::forget)
     }
 
-    /// Lets it be worked on again, with all counts at zero, behind all that wait; also in a queue that is closed.
+    /// Returns the item to the end of the queue, with all counts at zero; also if the queue is closed.
     fn revive(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, Done::revive)
     }
 
-    /// Lets it be collected again.
+    /// Puts the item back, to be collected again.
     fn put_back(&self, py: Python<'_>) -> PyResult<()> {
         self.end(py, Done::put_back)
     }

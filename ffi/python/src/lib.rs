@@ -1,18 +1,18 @@
-//! The Python binding: a translation of the core, which holds no rules of its own. The package `limitset` beside it
-//! wraps this private module `limitset._limitset`.
+//! The Python binding: translates calls to the core and has no rules of its own. The package `limitset` beside it wraps
+//! this private module `limitset._limitset`.
 //!
 //! ```text
-//! set          LimitSet: acquire, look, change, remove
-//! again        what a set keeps for the next time
-//! open         how a set is opened, and how it travels by pickle
+//! set          LimitSet: acquire, charge, check, change, remove
+//! again        a set's cache of its last request and of ended acquisitions
+//! open         options for opening a set, and for reopening it from a pickle
 //! pool         LimitPool
-//! acquisition  what was granted, or refused
+//! acquisition  Acquisition: a granted or denied request
 //! queue        WorkQueue: push, take, collect, wait for the end
-//! item         WorkItem, Finished: what became of an item
-//! lone         a value that one caller at a time has to itself
-//! waiting      blocked, in an event loop, or among greenlets
+//! item         WorkItem, Finished
+//! lone         a value for one caller at a time
+//! waiting      waits: blocking, in an event loop, or among greenlets
 //! convert      amounts, times and limits, from Python and to it
-//! stats        a set at one instant
+//! stats        stats as dicts
 //! error        errors, as exceptions
 //! ```
 

@@ -1,4 +1,4 @@
-//! A value that one caller at a time has to itself.
+//! A value for one caller at a time.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -9,11 +9,11 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-/// Whether this is built for an interpreter with a GIL: without one, the head of every object is longer. (With
-/// `Py_TRACE_REFS` it is, too; what is done without a GIL is right with one.)
+/// Whether this is built for an interpreter with a GIL: without a GIL, the head of every object is longer. (With
+/// `Py_TRACE_REFS` it is longer, too; the code for no GIL is correct there as well.)
 pub(crate) const HAS_GIL: bool = size_of::<ffi::PyObject>() == 2 * size_of::<usize>();
 
-/// A value that one caller at a time has to itself, and nobody waits for. Nearly free where there is a GIL. A panic leaves
+/// A value for one caller at a time; a second caller fails instead of waiting. Nearly free with a GIL. A panic leaves
 /// the value as it is.
 #[derive(Default)]
 pub(crate) struct Lone<T> {
@@ -21,9 +21,9 @@ pub(crate) struct Lone<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the flag lets one `Taken` at a time reach the value, and what it wrote is seen by the next, so that sharing a
-// `Lone` is sending its value back and forth. Two cannot find the flag down at once: it is raised by a swap, or by who
-// holds the GIL, as the token says, and does not let go of it in between.
+// SAFETY: the flag lets one `Taken` at a time reach the value, and the next one sees its writes, so sharing a `Lone`
+// is sending its value back and forth. Two threads cannot both find the flag clear: a thread sets it by a swap, or
+// while it holds the GIL, which the token proves, and does not release the GIL in between.
 unsafe impl<T: Send> Sync for Lone<T> {}
 
 impl<T> Lone<T> {
@@ -31,12 +31,12 @@ impl<T> Lone<T> {
         Self { is_taken: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// The value, of which there is no other user.
+    /// Returns the value through an exclusive reference.
     pub(crate) fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// The value, unless somebody has it.
+    /// Takes the value, unless another caller has it.
     #[inline]
     pub(crate) fn try_take(&self, _py: Python<'_>) -> Option<Taken<'_, T>> {
         let was_taken = match HAS_GIL {
@@ -50,10 +50,11 @@ impl<T> Lone<T> {
         Some(Taken(self))
     }
 
-    /// The value, or what Python says where it is in use: by another thread, or further up in this one.
+    /// Takes the value; an exception if it is in use, by another thread or further up in this one.
     #[inline]
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Taken<'_, T>> {
-        self.try_take(py).ok_or_else(|| PyRuntimeError::new_err("it is in use right now"))
+        self.try_take(py)
+            .ok_or_else(|| PyRuntimeError::new_err("the object is in use: use it from one thread at a time"))
     }
 }
 

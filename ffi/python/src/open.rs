@@ -1,4 +1,4 @@
-//! How a set is opened, and opened again in another process.
+//! Opening a set, and reopening it in another process.
 
 use std::time::Duration;
 
@@ -33,32 +33,32 @@ impl Mode {
         }
     }
 
-    /// A name implies that processes share the set.
+    /// Returns the mode; a name implies that processes share the set.
     pub(crate) fn new(mode: Option<&str>, shared: Option<bool>, name: Option<&str>) -> PyResult<Self> {
         let usual = if name.is_some() { Self::Process } else { Self::Sync };
         let mode =
             mode.map_or(Ok(usual), |mode| named(mode, "mode", &Self::ALL.map(|it| (it.name(), it))))?;
         if mode != Self::Process && name.is_some() {
             let text = format!(
-                "a set with a name is shared by processes, and mode {:?} lives in one: leave one of them out",
+                "name and mode={:?} exclude each other: a named set is shared by processes; leave one of them out",
                 mode.name()
             );
             return Err(PyValueError::new_err(text));
         }
         if mode == Self::Process && shared == Some(false) {
             return Err(PyValueError::new_err(
-                "a set in process mode is shared: leave shared=False out, or use another mode",
+                "shared=False and process mode exclude each other: leave shared=False out, or use another mode",
             ));
         }
         Ok(mode)
     }
 }
 
-/// One of the words that a setting can be.
+/// Looks up the value of a setting by its word.
 fn named<T: Copy>(found: &str, what: &str, words: &[(&str, T)]) -> PyResult<T> {
     words.iter().find(|(word, _)| *word == found).map(|(_, it)| *it).ok_or_else(|| {
         let known = words.iter().map(|(word, _)| format!("{word:?}")).collect::<Vec<_>>().join(", ");
-        PyValueError::new_err(format!("{what} cannot be {found:?}; it is one of {known}"))
+        PyValueError::new_err(format!("unknown {what} {found:?}: use one of {known}"))
     })
 }
 
@@ -79,16 +79,16 @@ pub(crate) fn on_difference(found: Option<&str>) -> PyResult<OnDifference> {
     found.map_or(Ok(Fail), |it| named(it, "on_difference", &words))
 }
 
-/// The config map, all of it text.
+/// Reads the config map; all of it must be text.
 pub(crate) fn config(given: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<(String, String)>> {
     let Some(given) = given else { return Ok(Vec::new()) };
     let bad =
-        || PyTypeError::new_err("config is a dict of text by text: other processes read it, in any language");
+        || PyTypeError::new_err("config must be a dict from str to str: processes in any language read it");
     let items = given.call_method0(intern!(given.py(), "items")).map_err(|_| bad())?;
     items.try_iter()?.map(|item| item?.extract::<(String, String)>().map_err(|_| bad())).collect()
 }
 
-/// What is this process's own choice, and goes along when the set travels.
+/// Options of one process, which a pickled set takes along.
 #[derive(Clone)]
 pub(crate) struct Reopening {
     on_unavailable: OnUnavailable,
@@ -121,7 +121,7 @@ impl Reopening {
         Set::builder().on_unavailable(self.on_unavailable)
     }
 
-    /// The arguments of `LimitSet.attach`.
+    /// Returns the arguments for `LimitSet.attach`.
     pub(crate) fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let options = PyDict::new(py);
         if self.on_unavailable == OnUnavailable::Allow {
@@ -137,7 +137,7 @@ impl Reopening {
     }
 }
 
-/// Opens the set where its mode says.
+/// Opens the set in shared or private memory, as its mode says.
 pub(crate) fn open(
     py: Python<'_>,
     builder: &LimitSetBuilder,
@@ -145,7 +145,7 @@ pub(crate) fn open(
     name: Option<&str>,
 ) -> PyResult<Set> {
     let opened = match (mode, name) {
-        // Others may be in the middle of opening it.
+        // Without the GIL: another process may be in the middle of opening the set.
         (Mode::Process, Some(name)) => py.detach(|| builder.open(name)),
         (Mode::Process, None) => {
             let names = py.import(intern!(py, "limitset._names"))?;
@@ -161,7 +161,7 @@ pub(crate) fn open(
     opened.map_err(|error| error::open(py, &error))
 }
 
-/// Removes a set by its name, for all who use it.
+/// Removes a set by its name, for all processes.
 #[pyfunction]
 #[pyo3(signature = (name, /, *, any_owner = false))]
 pub(crate) fn remove(py: Python<'_>, name: &str, any_owner: bool) -> PyResult<()> {

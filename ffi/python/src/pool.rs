@@ -14,10 +14,9 @@ use crate::set::{LimitSet, limited};
 use crate::waiting::{self, Answer, Coming, Pending, Translate};
 use crate::{error, stats};
 
-/// Several sets behind a balancer: regions, accounts. The balancer belongs to this object alone; the sets are shared as
-/// they always are.
+/// Several sets behind a balancer: regions, accounts. The balancer belongs to this object alone; the sets stay shared.
 ///
-/// `load_balancing` is "round_robin", "random" or "first_free" (the first that has room). Workers with different
+/// `load_balancing` is "round_robin", "random" or "first_free" (the first set with room). Workers with different
 /// `worker_index` begin at different sets.
 #[pyclass(frozen, weakref, module = "limitset")]
 pub(crate) struct LimitPool {
@@ -59,14 +58,14 @@ impl LimitPool {
     }
 }
 
-/// The balancer with this name, or enum member.
+/// Looks up a balancer by its name or enum member.
 fn balance(py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<Balance> {
     let Some(given) = given else { return Ok(Balance::default()) };
     let class = py.import(intern!(py, "limitset._limits"))?.getattr(intern!(py, "LoadBalancing"))?;
     let name = class.call1((given,))?.getattr(intern!(py, "value"))?.extract::<String>()?;
     let all = [Balance::RoundRobin, Balance::Random, Balance::FirstFree];
     let found = all.into_iter().find(|it| it.name() == name);
-    found.ok_or_else(|| PyValueError::new_err(format!("{name:?} is no way to balance")))
+    found.ok_or_else(|| PyValueError::new_err(format!("unknown load_balancing {name:?}")))
 }
 
 #[pymethods]
@@ -83,7 +82,7 @@ impl LimitPool {
         Self::with(py, sets.collect::<PyResult<_>>()?, balance(py, load_balancing)?, worker_index)
     }
 
-    /// A pool of anything: None (which allows everything), a list of limits, a set, a list of sets, or a pool. Limits
+    /// Creates a pool from None (which allows everything), a list of limits, a set, a list of sets, or a pool. Limits
     /// become a new set, in the given mode.
     #[classmethod]
     #[pyo3(signature = (anything, *, worker_index = 0, mode = "process"))]
@@ -143,7 +142,7 @@ impl LimitPool {
         }
     }
 
-    /// As `acquire`, for asyncio; see LimitSet.async_acquire.
+    /// Acquires as `acquire` does, for asyncio; see LimitSet.async_acquire.
     #[pyo3(signature = (requested = None, timeout = None))]
     fn async_acquire<'py>(
         &self,
@@ -157,7 +156,7 @@ impl LimitPool {
         py.import(intern!(py, "limitset._asyncio"))?.call_method1(intern!(py, "AsyncAcquire"), (pending,))
     }
 
-    /// A decorator for functions that acquire before they run; see LimitSet.limit.
+    /// Decorates a function to acquire before it runs; see LimitSet.limit.
     #[pyo3(signature = (requested = None, /, *, timeout = None, **amounts))]
     fn limit<'py>(
         slf: &Bound<'py, Self>,
@@ -168,7 +167,7 @@ impl LimitPool {
         limited(slf.as_any(), requested, timeout, amounts)
     }
 
-    /// The sets and the balancer at this moment.
+    /// Returns the state of the sets and the balancer at this moment.
     fn get_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         stats::of_pool(py, &self.pool.stats())
     }
@@ -179,7 +178,7 @@ impl LimitPool {
         PyTuple::new(py, self.sets.iter().map(|set| set.clone_ref(py)))
     }
 
-    /// How it balances.
+    /// The way in which the pool balances.
     #[getter]
     fn load_balancing<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         py.import("limitset._limits")?.getattr("LoadBalancing")?.call1((self.balance.name(),))
@@ -194,14 +193,13 @@ impl LimitPool {
     fn __getitem__(&self, py: Python<'_>, index: &Bound<'_, PyAny>) -> PyResult<Py<LimitSet>> {
         let index = index.extract::<isize>().map_err(|_| {
             PyTypeError::new_err(
-                "a pool is indexed by position, since its sets may have different keys: pool[0][key]",
+                "a pool is indexed by the position of a set, not by the key of a limit: pool[0][key]",
             )
         })?;
         let place =
             if index < 0 { self.sets.len().checked_add_signed(index) } else { usize::try_from(index).ok() };
         let set = place.and_then(|place| self.sets.get(place));
-        set.map(|set| set.clone_ref(py))
-            .ok_or_else(|| PyIndexError::new_err("there is no such set in this pool"))
+        set.map(|set| set.clone_ref(py)).ok_or_else(|| PyIndexError::new_err("pool index out of range"))
     }
 
     fn __len__(&self) -> usize {

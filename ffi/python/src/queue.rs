@@ -8,7 +8,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::convert::{self, bytes};
 use crate::item::{Finished, WorkItem};
 use crate::set::LimitSet;
-use crate::waiting::{self, Pending, Translate};
+use crate::waiting::{self, Pending, Translate, coroutine};
 use crate::{error, stats};
 
 /// A queue of work in the memory of a set, shared by every process that opens it.
@@ -19,20 +19,19 @@ use crate::{error, stats};
 ///         with item:
 ///             item.done_with(item.payload.upper())
 ///
-/// An item is some bytes and a number of the program's own. It is handed out to one worker at a time, which says what
-/// became of it. If the worker is killed instead, the item goes to another one. Nothing is lost, and nothing is with two
-/// workers at one time; but what a worker has done before it was killed may be done again, so an item may be worked on
-/// more than once.
+/// An item is some bytes and a number of the program's own. One worker at a time has it, and finishes or returns it. If
+/// the worker is killed instead, the item goes to another one. No item is lost, and no two workers have an item at one
+/// time; but a worker that is killed may have done the work already, so an item may be worked on more than once.
 ///
-/// `for item in queue` and `async for item in queue` take items until the queue is closed and all is finished. Say what
-/// became of each before asking for the next, as `with item:` does: until that is said, all is not finished.
+/// `for item in queue` and `async for item in queue` take items until the queue is closed and all items are finished.
+/// Finish each item before taking the next, as `with item:` does: an item that the loop still has is not finished.
 #[pyclass(frozen, module = "limitset")]
 pub(crate) struct WorkQueue {
     queue: Queue,
     set: Py<LimitSet>,
 }
 
-/// A future with its timeout, if it has one.
+/// Adds a timeout to a future, if there is one.
 macro_rules! within {
     ($future:expr, $timeout:expr) => {
         match $timeout {
@@ -61,18 +60,13 @@ fn nothing(py: Python<'_>, answer: Result<(), QueueError>) -> PyResult<Py<PyAny>
     answer.map(|()| py.None()).map_err(|error| error::queue(py, &error))
 }
 
-/// The same, kept for when the answer has come.
+/// Boxes a translation.
 fn later<A, T>(translate: fn(Python<'_>, A) -> PyResult<T>) -> Translate<A, T>
 where
     A: 'static,
     T: 'static,
 {
     Box::new(translate)
-}
-
-/// A coroutine that waits in an event loop.
-fn coroutine(py: Python<'_>, pending: Pending) -> PyResult<Bound<'_, PyAny>> {
-    py.import(intern!(py, "limitset._asyncio"))?.call_method1(intern!(py, "wait"), (pending,))
 }
 
 #[pymethods]
@@ -83,8 +77,8 @@ impl WorkQueue {
         self.set.clone_ref(py)
     }
 
-    /// Adds an item; waits while all places are taken. `id` means nothing to the queue. Raises QueueTimeout after
-    /// `timeout` seconds, if that is given, QueueClosed or ItemTooLong; nothing was added then.
+    /// Adds an item; waits while the queue is full. `id` is the program's own and means nothing to the queue. Raises
+    /// QueueTimeout after `timeout` seconds, if a timeout is given, QueueClosed or ItemTooLong; nothing was added then.
     #[pyo3(signature = (id, payload, timeout = None))]
     fn push<'py>(
         &self,
@@ -108,7 +102,7 @@ impl WorkQueue {
         self.queue.try_push(id, &payload).map_err(|error| error::queue(py, &error))
     }
 
-    /// As `push`, for asyncio. Costs no thread. Cancelled, it has added nothing.
+    /// Adds an item as `push` does, for asyncio. Uses no thread. If it is cancelled, it has added nothing.
     #[pyo3(signature = (id, payload, timeout = None))]
     fn async_push<'py>(
         &self,
@@ -122,22 +116,22 @@ impl WorkQueue {
         coroutine(py, Pending::new(future, later(nothing)))
     }
 
-    /// Takes the next item; waits while there is none. None: the queue is closed, and all that was in it is finished.
-    /// Raises QueueTimeout after `timeout` seconds, if that is given.
+    /// Takes the next item; waits while there is none. Returns None if the queue is closed and all items are finished.
+    /// Raises QueueTimeout after `timeout` seconds, if a timeout is given.
     ///
-    /// First come the items that were parked, once their pause is over, then those to be tried again whose time has
-    /// come, then the others in the order in which they were pushed.
+    /// Parked items come first, once their pause is over; then delayed items whose time has come; then the other items
+    /// in the order in which they were pushed.
     #[pyo3(signature = (timeout = None))]
     fn take<'py>(&self, py: Python<'py>, timeout: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyAny>> {
         waiting::wait(py, within!(self.queue.take_async(), convert::timeout(timeout)?), later(taken))
     }
 
-    /// Takes the next item if there is one now; raises QueueEmpty if not. None: as `take`.
+    /// Takes the next item if there is one now; raises QueueEmpty if not. Returns None as `take` does.
     fn try_take(&self, py: Python<'_>) -> PyResult<Option<WorkItem>> {
         taken(py, self.queue.try_take())
     }
 
-    /// As `take`, for asyncio. Costs no thread. Cancelled, it has taken nothing.
+    /// Takes an item as `take` does, for asyncio. Uses no thread. If it is cancelled, it has taken nothing.
     #[pyo3(signature = (timeout = None))]
     fn async_take<'py>(
         &self,
@@ -148,10 +142,10 @@ impl WorkQueue {
         coroutine(py, Pending::new(future, later(taken)))
     }
 
-    /// Takes the oldest result that nobody has collected; waits while there is none. None: the queue is closed, and no
-    /// result is left or will come. Raises QueueTimeout after `timeout` seconds, if that is given.
+    /// Takes the oldest result that no process has collected; waits while there is none. Returns None if the queue is
+    /// closed and no result is left or will come. Raises QueueTimeout after `timeout` seconds, if a timeout is given.
     ///
-    /// Its place is free once it is forgotten. Forget one, or put it back, before asking for the next.
+    /// The result keeps its place until it is forgotten. Forget it, or put it back, before collecting the next.
     #[pyo3(signature = (timeout = None))]
     fn collect<'py>(
         &self,
@@ -161,12 +155,12 @@ impl WorkQueue {
         waiting::wait(py, within!(self.queue.collect_async(), convert::timeout(timeout)?), later(collected))
     }
 
-    /// Takes the oldest result if there is one now; raises QueueEmpty if not. None: as `collect`.
+    /// Takes the oldest result if there is one now; raises QueueEmpty if not. Returns None as `collect` does.
     fn try_collect(&self, py: Python<'_>) -> PyResult<Option<Finished>> {
         collected(py, self.queue.try_collect())
     }
 
-    /// As `collect`, for asyncio. Costs no thread. Cancelled, it has taken nothing.
+    /// Takes a result as `collect` does, for asyncio. Uses no thread. If it is cancelled, it has taken nothing.
     #[pyo3(signature = (timeout = None))]
     fn async_collect<'py>(
         &self,
@@ -177,14 +171,14 @@ impl WorkQueue {
         coroutine(py, Pending::new(future, later(collected)))
     }
 
-    /// Takes the oldest dead letter, without waiting: an item that was given up. It may be forgotten or revived. Raises
-    /// QueueEmpty if there is none but may be one later; None if the queue is closed and all is finished.
+    /// Takes the oldest dead letter, without waiting, to forget or to revive it. Raises QueueEmpty if there is none
+    /// now; returns None if the queue is closed and all items are finished.
     fn collect_dead(&self, py: Python<'_>) -> PyResult<Option<Finished>> {
         collected(py, self.queue.collect_dead())
     }
 
-    /// Waits until everything that was pushed is finished: done, or a dead letter. Raises QueueTimeout after `timeout`
-    /// seconds, if that is given.
+    /// Waits until all pushed items are finished: done, or dead letters. Raises QueueTimeout after `timeout` seconds,
+    /// if a timeout is given.
     #[pyo3(signature = (timeout = None))]
     fn drain<'py>(
         &self,
@@ -194,7 +188,7 @@ impl WorkQueue {
         waiting::wait(py, within!(self.queue.drain_async(), convert::timeout(timeout)?), later(nothing))
     }
 
-    /// As `drain`, for asyncio. Costs no thread.
+    /// Waits as `drain` does, for asyncio. Uses no thread.
     #[pyo3(signature = (timeout = None))]
     fn async_drain<'py>(
         &self,
@@ -205,12 +199,12 @@ impl WorkQueue {
         coroutine(py, Pending::new(future, later(nothing)))
     }
 
-    /// From now on nothing can be pushed, by anybody. Workers go on until all is finished.
+    /// Closes the queue: no process can push any more. Workers go on until all items are finished.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         self.queue.close().map_err(|error| error::queue(py, &error))
     }
 
-    /// The queue at one instant: how many items are where, and counts of what ever happened.
+    /// Returns the state of the queue at one instant: the number of items in each state, and counts since its creation.
     fn get_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.queue.stats().map_err(|error| error::queue(py, &error))?;
         stats::of_queue(py, &found)

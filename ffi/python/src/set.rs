@@ -1,8 +1,10 @@
-//! The set of limits: acquire, look, change, remove.
+//! The set of limits: acquire, charge, check, change, remove.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
-use limitset::{LimitSet as Set, Request, ResolvedRequest, Started};
+use limitset::{AcquireError, Charged, LimitSet as Set, Request, ResolvedRequest, Started};
 use pyo3::exceptions::{PyKeyError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -23,22 +25,25 @@ use crate::{error, stats};
 ///     with limits.acquire():
 ///         ...
 ///
-/// With a name, the set is shared by every process that opens the same name. With mode="process" and no name it gets
-/// one, travels to other processes by pickle, and is removed when its creator ends. With mode "sync" (the default
-/// without a name), "thread" or "asyncio" it lives in the memory of this process.
+/// With a name, the set is shared by every process that opens the same name. With mode="process" and no name it gets a
+/// generated one, can be pickled to other processes, and is removed when its creator ends. With mode "sync" (the
+/// default without a name), "thread" or "asyncio" it lives in the memory of this process.
 ///
-/// All threads of a process may use a set. After a fork the child takes part on its own.
+/// All threads of a process may use a set. A forked child becomes a participant of its own.
 #[pyclass(frozen, weakref, module = "limitset")]
 pub(crate) struct LimitSet {
     pub(crate) set: Set,
     pub(crate) config: Py<PyAny>,
     limits: Py<PyTuple>,
-    /// A request for nothing in particular, if that makes sense to the set.
+    /// The request without amounts, if it is valid for the set.
     usual: Option<ResolvedRequest>,
     again: Lone<Again>,
     mode: Mode,
     reopening: Reopening,
 }
+
+/// A charge to come.
+type Payment = Pin<Box<dyn Future<Output = Result<Charged, AcquireError>> + Send>>;
 
 impl LimitSet {
     pub(crate) fn new(py: Python<'_>, set: Set, mode: Mode, reopening: Reopening) -> PyResult<Self> {
@@ -77,8 +82,8 @@ impl LimitSet {
         Ok(ask(pairs.as_slice().into()))
     }
 
-    /// Acquires what was asked for the last time into an acquisition that is over, if it is to be had at once. None says
-    /// nothing but that it has to be asked for as usual.
+    /// Acquires by the last request into an ended acquisition, if the limits allow it at once. `None`: the caller takes
+    /// the general path.
     #[inline]
     fn acquire_again<'py>(
         slf: &Bound<'py, Self>,
@@ -109,7 +114,7 @@ impl LimitSet {
         }
     }
 
-    /// Keeps an acquisition that is over for the next time.
+    /// Keeps an ended acquisition for the next request.
     #[inline]
     pub(crate) fn keep(&self, over: &Bound<'_, Acquisition>) {
         if let Some(mut again) = self.again.try_take(over.py()) {
@@ -123,6 +128,22 @@ impl LimitSet {
             Ok(held) => Ok(Acquisition::granted(held, config.clone_ref(py))),
             Err(why) => Err(error::acquire(py, Some(&set), &asked, &why)),
         })
+    }
+
+    /// The future of a charge, and the translation of its answer.
+    fn payment(
+        &self,
+        requested: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<(Payment, Translate<Result<Charged, AcquireError>, Py<PyAny>>)> {
+        let (set, asked) = (self.set.clone(), Amounts::of(requested)?);
+        let (asking, requested, timeout) = (set.clone(), asked.clone(), convert::timeout(timeout)?);
+        let future = async move { asking.charge_async(requested.pairs().as_slice(), timeout).await };
+        let translate = move |py: Python<'_>, answer: Result<Charged, AcquireError>| match answer {
+            Ok(_) => Ok(py.None()),
+            Err(why) => Err(error::acquire(py, Some(&set), &asked, &why)),
+        };
+        Ok((Box::pin(future), Box::new(translate)))
     }
 
     fn managed<T>(&self, py: Python<'_>, done: Result<T, limitset::ManageError>) -> PyResult<T> {
@@ -190,7 +211,7 @@ impl LimitSet {
         Self::new(py, set, mode, reopening)
     }
 
-    /// Attaches to a set that exists: its limits and its config are in its memory.
+    /// Attaches to a set that exists; its limits and its config are read from its memory.
     #[staticmethod]
     #[pyo3(signature = (name, *, on_unavailable = None, any_owner = false, patience = None))]
     fn attach(
@@ -206,11 +227,12 @@ impl LimitSet {
         Self::new(py, set, Mode::Process, reopening)
     }
 
-    /// Acquires what is asked for, waiting until the limits allow it; those who want the same are served in the order
-    /// in which they came. Raises LimitTimeout after `timeout` seconds, if that is given.
+    /// Acquires the requested amounts, waiting until the limits allow it. Requests for the same limits are granted in
+    /// order of arrival. Raises LimitTimeout after `timeout` seconds, if a timeout is given.
     ///
-    /// `requested` holds amounts by key. Nothing means one of every call and resource limit; each rate has to be
-    /// named then. Something means the limits named, and one of each call and resource limit that is not.
+    /// `requested` has amounts by key. Call and resource limits that it does not name count with 1. Without amounts the
+    /// request is one of each call and resource limit, which raises BadRequest in a set with rates: each has to be
+    /// named.
     #[pyo3(signature = (requested = None, timeout = None))]
     fn acquire<'py>(
         slf: &Bound<'py, Self>,
@@ -234,8 +256,8 @@ impl LimitSet {
         }
     }
 
-    /// Acquires what is asked for if the limits allow it now. If not, what it gives is falsy, and its `denial` says
-    /// why; nothing is raised.
+    /// Acquires the requested amounts if the limits allow it now. If not, it raises nothing: the acquisition is falsy,
+    /// and its `denial` has the reason.
     #[pyo3(signature = (requested = None))]
     fn try_acquire(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<Acquisition> {
         match self.ask(requested, |request| self.set.try_acquire(request))? {
@@ -248,8 +270,8 @@ impl LimitSet {
         }
     }
 
-    /// As `acquire`, for asyncio: await it, or use it directly in `async with`. Costs no thread. Cancelled, it leaves
-    /// the queue and gives back what was granted meanwhile.
+    /// Acquires as `acquire` does, for asyncio: await it, or use it directly in `async with`. Uses no thread. If it is
+    /// cancelled, it leaves the wait queue and returns a grant that came meanwhile.
     #[pyo3(signature = (requested = None, timeout = None))]
     fn async_acquire<'py>(
         &self,
@@ -267,9 +289,8 @@ impl LimitSet {
         py.import(intern!(py, "limitset._asyncio"))?.call_method1(intern!(py, "AsyncAcquire"), (pending,))
     }
 
-    /// A decorator for functions, async or not, that acquire before they run: `@limits.limit(tokens=1500)`. What is
-    /// asked for counts as used, unless the function raises: then it is given back. Keys that are no identifiers go
-    /// into a dict.
+    /// Decorates a function, async or not, to acquire before it runs: `@limits.limit(tokens=1500)`. The requested
+    /// amounts count as used; if the function raises, they are refunded. Pass keys that are not identifiers in a dict.
     #[pyo3(signature = (requested = None, /, *, timeout = None, **amounts))]
     fn limit<'py>(
         slf: &Bound<'py, Self>,
@@ -280,18 +301,60 @@ impl LimitSet {
         limited(slf.as_any(), requested, timeout, amounts)
     }
 
-    /// Charges rates if all of them allow it now, and holds nothing: for those who pay and do not hold. Raises
-    /// LimitDenied.
+    /// Charges rates if all of them allow it now; raises LimitDenied if not. Holds nothing: no permits are taken, and
+    /// no report is due.
     #[pyo3(signature = (requested = None))]
-    fn charge(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    fn try_charge(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         match self.ask(requested, |request| self.set.try_charge(request))? {
             Ok(_) => Ok(()),
             Err(why) => Err(error::acquire(py, Some(&self.set), &Amounts::of(requested)?, &why)),
         }
     }
 
-    /// How every limit stands to a request that `try_acquire` would grant now; raises LimitDenied if it would not.
-    /// Changes nothing.
+    /// Charges rates as `try_charge` does, waiting until they allow it, in the same wait queue as acquisitions. Raises
+    /// LimitTimeout after `timeout` seconds, if a timeout is given.
+    #[pyo3(signature = (requested = None, timeout = None))]
+    fn charge<'py>(
+        &self,
+        py: Python<'py>,
+        requested: Option<&Bound<'py, PyAny>>,
+        timeout: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (future, translate) = self.payment(requested, timeout)?;
+        waiting::wait(py, future, translate)
+    }
+
+    /// Charges rates as `charge` does, for asyncio. Uses no thread. If it is cancelled, it has charged nothing.
+    #[pyo3(signature = (requested = None, timeout = None))]
+    fn async_charge<'py>(
+        &self,
+        py: Python<'py>,
+        requested: Option<&Bound<'py, PyAny>>,
+        timeout: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (future, translate) = self.payment(requested, timeout)?;
+        waiting::coroutine(py, Pending::new(future, translate))
+    }
+
+    /// Charges rates without waiting: an alias of `try_charge`.
+    #[pyo3(signature = (requested = None))]
+    fn check_rate(&self, py: Python<'_>, requested: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        self.try_charge(py, requested)
+    }
+
+    /// Charges rates, waiting until they allow it: an alias of `charge`.
+    #[pyo3(signature = (requested = None, timeout = None))]
+    fn check_and_wait<'py>(
+        &self,
+        py: Python<'py>,
+        requested: Option<&Bound<'py, PyAny>>,
+        timeout: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        self.charge(py, requested, timeout)
+    }
+
+    /// Returns the status of every limit if `try_acquire` would grant the request now; raises LimitDenied if not.
+    /// Charges nothing.
     #[pyo3(signature = (requested = None))]
     fn check<'py>(
         &self,
@@ -304,63 +367,64 @@ impl LimitSet {
         }
     }
 
-    /// The set at one instant: every limit, every participant, and what went wrong so far.
+    /// Returns the state of the set at one instant: limits, participants, and counts of recoveries and errors.
     fn get_stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let found = self.managed(py, self.set.stats())?;
         stats::of_set(py, &found)
     }
 
-    /// Changes numbers of limits in place, for every process from its next request on.
+    /// Changes the parameters of limits in place, for every process from its next request on.
     fn reconfigure(&self, py: Python<'_>, limits: &Bound<'_, PyAny>) -> PyResult<()> {
         self.managed(py, self.set.reconfigure(convert::limits(limits)?))
     }
 
-    /// Makes every rate as if nobody had used it, and forgives debt. Permits stay with their holders.
+    /// Resets every rate to unused, and clears debt. Permits stay with their holders.
     fn reset(&self, py: Python<'_>) -> PyResult<()> {
         self.managed(py, self.set.reset())
     }
 
-    /// Pauses the set, in every process, for at least so many seconds.
+    /// Pauses the set, in every process, for at least this number of seconds.
     fn pause<'py>(&self, py: Python<'py>, seconds: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let time = convert::duration(seconds, "a pause")?;
         acquisition::pause(py, &self.managed(py, self.set.pause(time))?)
     }
 
-    /// Ends a pause before its time; False if there was none.
+    /// Ends a pause before its time; returns False if there was none.
     fn resume(&self, py: Python<'_>) -> PyResult<bool> {
         self.managed(py, self.set.resume())
     }
 
-    /// Moves the clock of a set with clock="manual" on, for every process.
+    /// Advances the clock of a set with clock="manual", for every process.
     fn advance(&self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
         let time = convert::duration(seconds, "time")?;
         self.managed(py, self.set.advance(time))
     }
 
-    /// Returns at once what the dead still hold, instead of when somebody misses it; gives the number of permits.
+    /// Returns the permits of dead participants to the set at once, instead of when a request needs them. Returns their
+    /// number.
     fn reap(&self, py: Python<'_>) -> PyResult<u64> {
         self.managed(py, self.set.reap())
     }
 
-    /// Removes the set: every request to it, by whomever, raises LimitSetRemoved from now on, and the name is free
+    /// Removes the set: from now on every request to it, in any process, raises LimitSetRemoved, and the name is free
     /// again.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         self.set.remove().map_err(|error| error::attach(py, &error))
     }
 
-    /// The name or path by which other processes find it; None if it lives in the memory of this process.
+    /// The name or path by which other processes find the set; None if it is in the memory of this process.
     #[getter]
     fn name(&self) -> Option<String> {
         self.set.segment().name().map(|name| name.to_string_lossy().into_owned())
     }
 
-    /// "process", or the mode that was asked for.
+    /// The mode: "process", "sync", "thread" or "asyncio".
     #[getter]
     fn mode(&self) -> &'static str {
         self.mode.name()
     }
 
-    /// Whether other processes can take part.
+    /// Whether other processes can share the set.
     #[getter]
     fn shared(&self) -> bool {
         self.set.segment().is_shared()
@@ -385,7 +449,8 @@ impl LimitSet {
     }
 
     fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let text = key.cast::<PyString>().map_err(|_| PyTypeError::new_err("the key of a limit is a str"))?;
+        let text =
+            key.cast::<PyString>().map_err(|_| PyTypeError::new_err("the key of a limit must be a str"))?;
         let place =
             self.set.limits().iter().position(|limit| text.to_str().is_ok_and(|it| it == limit.name()));
         let place = place.ok_or_else(|| PyKeyError::new_err(key.clone().unbind()))?;
@@ -415,7 +480,7 @@ impl LimitSet {
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
         let Some(name) = self.name() else {
             return Err(PyTypeError::new_err(
-                "this set lives in the memory of this process and cannot travel: open it with a name, or mode=\"process\"",
+                "cannot pickle a set in the memory of this process: open it with a name, or mode=\"process\"",
             ));
         };
         let reattach = py.import(intern!(py, "limitset._names"))?.getattr(intern!(py, "reattach"))?;

@@ -1,4 +1,4 @@
-//! A set at one instant, as plain dicts. Times are in seconds.
+//! Stats of sets, queues and pools, as plain dicts. Times are in seconds.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ pub(crate) fn of_queue<'py>(py: Python<'py>, queue: &QueueStats) -> PyResult<Bou
     Ok(one)
 }
 
-/// The sets of a pool; one that cannot be read has its error in its place.
+/// Converts the stats of a pool; a set that cannot be read has its error in its place.
 pub(crate) fn of_pool<'py>(py: Python<'py>, stats: &PoolStats) -> PyResult<Bound<'py, PyDict>> {
     let all = PyDict::new(py);
     all.set_item("load_balancing", stats.balance.name())?;
@@ -91,7 +91,7 @@ pub(crate) fn of_pool<'py>(py: Python<'py>, stats: &PoolStats) -> PyResult<Bound
                 one
             }
         };
-        // How often this pool, not another worker's, was answered so.
+        // Counts of this pool alone, not of other workers' pools.
         let answers = PyDict::new(py);
         fields!(answers, it, granted, refused, skipped);
         one.set_item("pool", answers)?;

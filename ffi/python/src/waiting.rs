@@ -1,5 +1,5 @@
-//! Waiting: a thread that sleeps, an event loop, or greenlets. All of them wait with the core's future; what differs is
-//! who is woken.
+//! Waiting: in a thread that sleeps, in an event loop, or among greenlets. All of them poll the core's future; they
+//! differ in their wakers.
 
 use std::future::Future;
 use std::io;
@@ -19,21 +19,21 @@ use pyo3::{IntoPyObjectExt as _, intern};
 
 use crate::acquisition::Acquisition;
 
-/// What those who acquire wait for.
+/// The answer to an acquisition.
 pub(crate) type Answer = Result<Held, AcquireError>;
-/// An answer to come.
+/// The future of an answer.
 pub(crate) type Coming = Pin<Box<dyn Future<Output = Answer> + Send>>;
-/// Makes of an answer what Python gets.
+/// Converts an answer for Python.
 pub(crate) type Translate<A = Answer, T = Acquisition> =
     Box<dyn Fn(Python<'_>, A) -> PyResult<T> + Send + Sync>;
 
-/// Asks without waiting.
+/// Polls the future once.
 pub(crate) fn ask<F: Future<Output = Answer> + Unpin>(future: &mut F) -> Poll<Answer> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// Waits for the answer without the GIL, or as gevent does where it has taken over. Signals end it with what their
-/// handlers raise; whoever drops the future then leaves the queue.
+/// Waits for the answer without the GIL, or by gevent where it has patched the program. An exception from a signal
+/// handler ends the wait; dropping the future then leaves the wait queue.
 pub(crate) fn wait<F, T>(
     py: Python<'_>,
     mut future: F,
@@ -54,13 +54,13 @@ where
             let pending = Pending::new(future, translate);
             return greenlets.call_method1(intern!(py, "wait"), (pending,));
         }
-        // Right before the sleep: a signal that comes later ends it.
+        // Right before the sleep: a later signal ends the sleep.
         py.check_signals()?;
         py.detach(|| sleeper.sleep());
     }
 }
 
-/// The module that waits for gevent, where gevent has patched the program.
+/// Returns the module that waits by gevent, if gevent has patched the program.
 fn greenlets(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let loaded = py.import(intern!(py, "sys"))?.getattr(intern!(py, "modules"))?;
@@ -73,17 +73,17 @@ fn greenlets(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     Ok(is_patched.then_some(module))
 }
 
-/// A thread that sleeps until it is woken, or a signal comes.
+/// A thread that sleeps until a waker or a signal wakes it.
 #[derive(Default)]
 struct Sleeper {
     is_woken: AtomicU32,
 }
 
-/// A signal that comes between the last look for one and the sleep does not end it; this does.
+/// The longest sleep: bounds the delay of a signal that comes between the last check and the sleep.
 static LONGEST_SLEEP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 250_000_000 };
 
 impl Sleeper {
-    /// Sleeps until it is woken, a signal comes, or a while has passed.
+    /// Sleeps until a waker or a signal wakes the thread, at most for `LONGEST_SLEEP`.
     fn sleep(&self) {
         if self.is_woken.swap(0, Acquire) != 0 {
             return;
@@ -99,7 +99,7 @@ impl Sleeper {
                 &raw const LONGEST_SLEEP,
             )
         };
-        // Before the look that follows: who wakes us after it is not forgotten.
+        // Cleared before the poll that follows, so that a later wake-up is not lost.
         self.is_woken.swap(0, Acquire);
     }
 }
@@ -119,8 +119,8 @@ impl Wake for Sleeper {
     }
 }
 
-/// A descriptor that an event loop watches, and the numbers of those whose turn it may be. Rung by a thread of the core
-/// that knows nothing of Python.
+/// A descriptor that an event loop watches, and the tokens of the waiters to poll. A thread of the core rings it,
+/// without running Python.
 #[pyclass(frozen, module = "limitset._limitset")]
 pub(crate) struct Bell {
     shared: Arc<Shared>,
@@ -140,27 +140,27 @@ impl Bell {
         if number < 0 {
             return Err(io::Error::last_os_error().into());
         }
-        // SAFETY: the kernel has just made the descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just created the descriptor, and no other code knows it.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         Ok(Self { shared: Arc::new(Shared { descriptor, rung: Mutex::default() }) })
     }
 
-    /// The descriptor that is readable when somebody has to look.
+    /// Returns the descriptor, which is readable while a waiter has to be polled.
     fn fileno(&self) -> RawFd {
         self.shared.descriptor.as_raw_fd()
     }
 
-    /// Who has to look. The descriptor is silent afterwards.
+    /// Returns the tokens of the waiters to poll, and clears the descriptor.
     fn take(&self) -> Vec<u64> {
-        // First silence, then the list: whoever rings in between rings again.
+        // First the descriptor, then the list: a ring in between makes the descriptor readable again.
         let mut count = 0_u64;
-        // SAFETY: eight bytes of our own are written, and the descriptor is open.
+        // SAFETY: the kernel writes eight bytes to a local, and the descriptor is open.
         unsafe { libc::read(self.fileno(), ptr::from_mut(&mut count).cast(), size_of::<u64>()) };
         std::mem::take(&mut *self.shared.rung.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Rings a bell for one of those who wait by it.
+/// Rings a bell for one waiter.
 struct Ring {
     shared: Arc<Shared>,
     token: u64,
@@ -172,20 +172,20 @@ impl Wake for Ring {
         rung.push(self.token);
         let one = 1_u64;
         // A full counter is readable already.
-        // SAFETY: eight bytes of our own are read, and the descriptor is open.
+        // SAFETY: the kernel reads eight bytes of a local, and the descriptor is open.
         unsafe {
             libc::write(self.shared.descriptor.as_raw_fd(), ptr::from_ref(&one).cast(), size_of::<u64>())
         };
     }
 }
 
-/// Something to come, for those who wait in an event loop.
+/// A future that an event loop polls.
 #[pyclass(frozen, module = "limitset._limitset")]
 pub(crate) struct Pending {
     inner: Mutex<Option<Box<dyn Awaited>>>,
 }
 
-/// A future, with what makes of its answer what Python gets.
+/// A future with the conversion of its answer.
 trait Awaited: Send {
     fn poll(&mut self, py: Python<'_>, context: &mut Context<'_>) -> PyResult<Option<Py<PyAny>>>;
 }
@@ -217,10 +217,15 @@ impl Pending {
     }
 }
 
+/// Returns a coroutine that waits in an event loop.
+pub(crate) fn coroutine(py: Python<'_>, pending: Pending) -> PyResult<Bound<'_, PyAny>> {
+    py.import(intern!(py, "limitset._asyncio"))?.call_method1(intern!(py, "wait"), (pending,))
+}
+
 #[pymethods]
 impl Pending {
-    /// Looks whether it has come, and gives it in a tuple, since it may be None; if not, rings the bell with the token when
-    /// it is time to look again.
+    /// Polls the future. Returns the answer in a tuple, because it may be None. Without an answer, the bell rings with
+    /// the token when it is time to poll again.
     #[pyo3(signature = (bell, token, /))]
     fn poll(
         &self,
@@ -232,9 +237,11 @@ impl Pending {
             || Waker::noop().clone(),
             |bell| Waker::from(Arc::new(Ring { shared: bell.get().shared.clone(), token })),
         );
-        // Taken out: what follows runs Python, and so perhaps another thread that looks here.
+        // Taken out, because polling runs Python, and so perhaps another thread that polls it.
         let Some(mut awaited) = self.take() else {
-            return Err(PyRuntimeError::new_err("it is over, or looked for by another thread: ask anew"));
+            return Err(PyRuntimeError::new_err(
+                "the wait has ended, or another thread polls it: start a new one",
+            ));
         };
         let answer = awaited.poll(py, &mut Context::from_waker(&waker))?;
         if answer.is_none() {
@@ -243,7 +250,7 @@ impl Pending {
         Ok(answer.map(|answer| (answer,)))
     }
 
-    /// Gives up: leaves the queue, and gives back what was granted meanwhile.
+    /// Ends the wait: leaves the wait queue, and returns a grant that came meanwhile.
     fn close(&self) {
         drop(self.take());
     }

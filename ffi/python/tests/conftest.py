@@ -1,4 +1,4 @@
-"""What all tests share: names of their own, programs in processes of their own, and a last line for `cargo xtask`."""
+"""Fixtures of all tests: names of sets, programs in separate processes, and a last line for `cargo xtask`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import limitset
 
-# Whatever started the tests may ignore signals, and that is inherited: then Ctrl-C would not arrive.
+# The parent of the tests may ignore signals, and children inherit that: then Ctrl-C would not arrive.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
@@ -24,7 +24,7 @@ WATCHDOG = 60
 
 @pytest.fixture
 def name():
-    """A name for a set, which is removed in the end."""
+    """A name for a set, which is removed at the end."""
     name = f"test-py-{os.getpid()}-{secrets.token_hex(6)}"
     yield name
     try:
@@ -34,10 +34,10 @@ def name():
 
 
 class Program:
-    """A Python program that tells by lines what it does, and is told by lines to go on."""
+    """A Python program that prints a line at each step, and reads a line before it goes on."""
 
     def __init__(self, text: str, *arguments: str) -> None:
-        # A session of its own: what it forks ends with it.
+        # A session of its own, so that the processes it forks can be killed with it.
         command = [sys.executable, "-u", "-c", textwrap.dedent(text), *arguments]
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
@@ -53,7 +53,7 @@ class Program:
         self.process.stdin.flush()
 
     def end(self) -> str:
-        """Waits for its end; gives the rest of what it says."""
+        """Waits for its end; returns the rest of its output."""
         out, err = self.process.communicate(timeout=WATCHDOG)
         assert self.process.returncode == 0, f"{self.process.returncode}: {out}{err}"
         return out.strip()
@@ -64,7 +64,7 @@ class Program:
 
 @pytest.fixture
 def program():
-    """Starts programs; those that still run in the end are killed."""
+    """Starts programs; kills those that still run at the end."""
     started = []
 
     def start(text: str, *arguments: str) -> Program:
@@ -81,7 +81,7 @@ def program():
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Says in one line what `cargo xtask test` counts, and in one line each what was skipped, and why."""
+    """Prints the line that `cargo xtask test` counts, and a line with the reason for each skipped test."""
     stats = terminalreporter.stats
     count = lambda *kinds: sum(len(stats.get(kind, ())) for kind in kinds)  # noqa: E731
     failed = count("failed", "error")
@@ -90,6 +90,6 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(f"SKIPPED {report.nodeid}: {why.removeprefix('Skipped: ')}")
     skipped = count("skipped")
     verdict = "FAILED" if failed else "ok"
-    # As the harnesses of Rust do, it counts those that say that they skip as passed.
+    # Skipped tests count as passed, as in the harnesses of Rust.
     passed = count("passed") + skipped
     terminalreporter.write_line(f"test result: {verdict}. {passed} passed; {failed} failed; 0 ignored")

@@ -1,4 +1,4 @@
-"""Acquisitions that are over are used again, and nobody can tell."""
+"""Ended acquisitions are reused, which a program cannot notice."""
 
 import gc
 import weakref

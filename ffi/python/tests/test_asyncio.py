@@ -18,7 +18,7 @@ def threads():
 
 
 async def waiters(limits, count):
-    """Returns when so many wait. Each look lets the loop turn once."""
+    """Returns when the set has `count` waiters. Each poll lets the loop turn once."""
     while limits.get_stats()["waiters"] != count:
         await asyncio.sleep(0)
 
@@ -131,7 +131,7 @@ def test_a_grant_that_meets_a_cancellation_goes_back():
             held = limits.acquire({"tokens": 0})
             task = asyncio.create_task(limits.async_acquire({"tokens": 1}).__aenter__())
             await waiters(limits, 1)
-            # Granted under the lock before the task can look; cancelled before it does.
+            # Granted under the lock before the task polls; cancelled before it polls.
             held.release()
             assert stats(limits, "c")["in_use"] == 1
             task.cancel()

@@ -1,4 +1,4 @@
-"""The examples of the pages run as they stand there, but for the names of their sets."""
+"""The examples of the pages run unchanged, except for the names of their sets."""
 
 import os
 import re
@@ -18,7 +18,7 @@ WATCHDOG = 60
 
 @pytest.fixture
 def page(tmp_path, name):
-    """Writes the files of a page to a folder; gives the folder, and the blocks that are no files."""
+    """Writes the files of a page to a folder; returns the folder, and the blocks that are not files."""
     used = set()
 
     def own_name(match):
@@ -63,7 +63,7 @@ def test_short_examples_run(page, name_of_page):
 
 
 def serve(folder, *arguments):
-    """Starts a server of an example; gives it and its address."""
+    """Starts a server of an example; returns it and its address."""
     listening = socket.create_server(("127.0.0.1", 0))
     descriptor = listening.fileno()
     server = subprocess.Popen(
@@ -141,7 +141,7 @@ except ConnectionError:
 assert asyncio.run(llm_async.complete(send_later, "hello")) == "HELLO" and tokens() == 200
 assert asyncio.run(llm_async.complete(send_later, "busy")) == "BUSY"
 assert said.count("busy") == 3 and llm.limits.get_stats()["cooldown"]["generation"] == 2
-# What was refused by the other side stays charged.
+# Requests that the other side answered with 429 stay charged.
 assert tokens() == 300 + 2 * llm.estimate("busy", 500)
 print("well")
 """
@@ -186,7 +186,7 @@ def test_the_programs_of_the_page_on_the_work_queue_say_what_they_should(page):
     assert run(folder, "batch_async.py") == "100\n"
     assert run(folder, "-c", POLITE) == "well\n"
     left = [it for it in set(os.listdir("/dev/shm")) - before if it.startswith("limitset.auto-")]
-    # Those of other programs that run beside this one are not meant.
+    # Sets of other programs do not count.
     assert [it for it in left if not os.path.exists(f"/proc/{it.split('-')[1]}")] == []
 
 
@@ -197,6 +197,6 @@ def test_the_programs_of_the_page_on_processes_say_what_they_should(page):
     assert run(folder, "pooled.py") == "40 ['a', 'b']\n"
     assert run(folder, "prefork.py") == "[0, 0, 0, 0, 0, 0, 0, 0]\n"
     left = [it for it in set(os.listdir("/dev/shm")) - before if it.startswith("limitset.auto-")]
-    # Those of other programs that run beside this one are not meant.
+    # Sets of other programs do not count.
     alive = [it for it in left if os.path.exists(f"/proc/{it.split('-')[1]}")]
     assert left == alive

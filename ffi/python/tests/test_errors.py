@@ -1,4 +1,4 @@
-"""What refusals say: to HTTP clients, and after a journey through pickle."""
+"""Denials: their HTTP headers, and their fields after pickling."""
 
 import pickle
 
@@ -18,7 +18,7 @@ def refused(requested, **options):
         clock="manual",
         **options,
     )
-    limits.charge({"tokens": 3600, "call_count": 4})
+    limits.try_charge({"tokens": 3600, "call_count": 4})
     return limits, limits.try_acquire(requested).denial
 
 

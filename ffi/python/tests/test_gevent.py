@@ -1,4 +1,4 @@
-"""Programs that gevent has patched: waiting lets other greenlets run."""
+"""Programs that gevent has patched: other greenlets run during a wait."""
 
 import pytest
 
@@ -80,7 +80,7 @@ while limits.get_stats()["waiters"] == 0:
 read, write = os.pipe()
 child = os.fork()
 if child == 0:
-    # What waited in the parent waits here too, with a place of its own.
+    # The greenlet that waited in the parent waits in the child, too, with its own entry.
     while limits.get_stats()["waiters"] < 2:
         gevent.sleep(0)
     os.write(write, b"both wait")

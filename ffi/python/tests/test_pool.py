@@ -82,11 +82,11 @@ def test_a_pool_travels_with_its_sets():
     again = pickle.loads(pickle.dumps(pool))
     assert (again.worker_index, again.load_balancing, len(again)) == (1, "round_robin", 2)
     assert asked(again, 2) == ["b", "a"]
-    assert not pool.try_acquire(), "b has given what it had"
+    assert not pool.try_acquire(), "b has no permit left"
     stats = again.get_stats()["sets"]
     assert [it["pool"]["granted"] for it in stats] == [1, 1]
     assert [it["limits"]["call_count"]["available"] for it in stats] == [1, 0]
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot pickle"):
         pickle.dumps(LimitPool([region("c")]))
 
 

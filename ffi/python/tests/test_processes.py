@@ -1,4 +1,4 @@
-"""Several processes on one set: however they were started, and whoever is killed."""
+"""Several processes on one set: all start methods, and kills."""
 
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ METHODS = ["fork", "spawn", "forkserver"]
 
 
 def grants(limits, tries, results):
-    """What a worker does: try, and tell how often it was granted."""
+    """A worker: tries, and returns the number of grants."""
     results.put(sum(bool(limits.try_acquire()) for _ in range(tries)))
 
 
@@ -77,7 +77,7 @@ def test_a_set_without_a_name_is_removed_by_its_creator_alone(program):
         limits = LimitSet([CallLimit(window="day", capacity=1)], mode="process")
         print(limits.name)
         if os.fork() == 0:
-            sys.exit()          # an end with everything that belongs to it
+            sys.exit()          # runs all exit handlers
         os.wait()
         print(os.path.exists(f"/dev/shm/limitset.{limits.name}"))
         """
@@ -119,7 +119,7 @@ def test_eight_plainly_forked_workers_share_what_was_opened_before_the_fork(name
                             granted += 1
                         elif mine.denial.bottleneck.key == "call_count":
                             break
-                # What the parent holds is not this process's to give back.
+                # The child cannot release the parent's permits.
                 with pytest.raises(NotShared):
                     held.release()
                 os.write(write, bytes([granted]))
@@ -145,7 +145,7 @@ def test_a_block_entered_before_a_fork_is_the_parents_to_leave(name):
             assert os.waitpid(child, 0)[1] == 0
             assert not limits.try_acquire(), "still held"
     if child == 0:
-        # The block was left here too, without an error.
+        # The child left the block, too, without an error.
         os._exit(0)
     limits.try_acquire().or_raise().release()
 
@@ -220,7 +220,7 @@ def test_a_process_that_waits_is_woken_by_another(name, program):
     while limits.get_stats()["waiters"] < 2:
         assert all(it.process.poll() is None for it in waiters)
     mine.release()
-    # In whichever order they came: each gives way to the next.
+    # In any order: each gives way to the next.
     first = limits.get_stats()["limits"]["c"]
     assert first["in_use"] == 1
     for it in waiters:
@@ -259,7 +259,7 @@ def test_python_and_rust_share_one_segment_at_the_same_time(name, program):
     counts = [int(it.communicate(timeout=60)[0]) for it in peers] + [int(it.end()) for it in pythons]
     assert [it.returncode for it in peers] == [0] * 3
     stats = limits.get_stats()["limits"]
-    # The one that was killed had charged at most one call, if its turn came before its death was seen.
+    # The killed process has charged at most one call, if its turn came before its death was noticed.
     assert sum(counts) in (2999, 3000) and stats["call_count"]["granted"] >= sum(counts)
     assert stats["call_count"]["available"] == 0
     limits.acquire({"call_count": 0, "c": 3}, timeout=60).release()

@@ -1,4 +1,4 @@
-"""The work queue of a set: who gets which item, what may be said of it, and what leaving a block says."""
+"""The work queue of a set: the order of items, the ways to end one, and leaving its block."""
 
 import asyncio
 import datetime
@@ -28,7 +28,7 @@ from limitset import (
 
 
 def work_queue(count=0, *, limits=(), **options):
-    """A queue with so many items, numbered from 1."""
+    """A queue with `count` items, numbered from 1."""
     options = {"items": 8, "item_bytes": 16, **options}
     queue = LimitSet(limits, clock="manual", queue=QueueOptions(**options)).queue
     for number in range(1, count + 1):
@@ -63,21 +63,21 @@ def test_payloads_and_results_are_whatever_is_bytes():
         item.done_with(payload)
         with queue.collect() as finished:
             assert finished.result == b"abc"
-    with pytest.raises(TypeError, match="a payload is bytes, not str: encode it"):
+    with pytest.raises(TypeError, match="a payload must be bytes, not str: encode it"):
         queue.push(1, "abc")
     queue.push(2**64 - 1, b"")
     item = queue.take()
     assert (item.id, item.payload) == (2**64 - 1, b"")
     for wrong in ["abc", 5, None]:
-        with pytest.raises(TypeError, match="a result is bytes, not"):
+        with pytest.raises(TypeError, match="a result must be bytes, not"):
             item.done_with(wrong)
-    with pytest.raises(TypeError, match="a reason is bytes"):
+    with pytest.raises(TypeError, match="a reason must be bytes"):
         item.dead_letter("no")
     item.done()
     for wrong in [-1, 2**64]:
         with pytest.raises(ValueError, match="the id of an item cannot be"):
             queue.try_push(wrong, b"")
-    with pytest.raises(TypeError, match="is a whole number, not str"):
+    with pytest.raises(TypeError, match="must be an int, not str"):
         queue.push("1", b"")
     assert counts(queue, "ready", "leased") == (0, 0)
 
@@ -102,7 +102,7 @@ def test_what_became_of_an_item_is_said_once():
         with pytest.raises(QueueError) as caught:
             end()
         assert caught.value.reason == "spent"
-    assert (item.id, item.payload) == (1, b"item 1"), "what it is can still be asked"
+    assert (item.id, item.payload) == (1, b"item 1"), "its properties can still be read"
     finished = queue.collect()
     assert repr(finished) == "<Finished done id=1 attempts=1>"
     finished.forget()
@@ -246,7 +246,7 @@ def test_a_rate_limited_item_is_parked_while_the_set_pauses():
     limits.advance(7)
     item = limits.queue.take()
     assert (item.attempts, item.rate_limits) == (1, 1)
-    # Nothing was acquired: then nothing is said of the item.
+    # Nothing was acquired, so the item is neither finished nor returned.
     with limits.acquire():
         with pytest.raises(limitset.UsageError):
             item.rate_limited(limits.try_acquire())
@@ -352,7 +352,7 @@ def test_a_pickled_set_brings_its_queue_and_a_pickled_queue_its_set(name):
     for it in (item, again.collect()):
         with pytest.raises(TypeError):
             pickle.dumps(it)
-    with pytest.raises(TypeError, match="cannot travel"):
+    with pytest.raises(TypeError, match="cannot pickle"):
         pickle.dumps(work_queue())
 
 

@@ -55,7 +55,7 @@ def test_many_tasks_at_a_queue_cost_one_thread_and_one_descriptor():
         await asyncio.sleep(0)
         assert threads() <= before + 1
         assert len(os.listdir("/proc/self/fd")) <= descriptors + 1
-        # Pushed by a thread: the loop turns meanwhile.
+        # A thread pushes while the loop turns.
         pushes = threading.Thread(target=lambda: [queue.push(number, b"") for number in range(50)])
         pushes.start()
         items = await asyncio.gather(*tasks)
@@ -100,14 +100,14 @@ def test_an_item_that_came_when_its_task_was_cancelled_goes_to_another():
             first, other = (asyncio.create_task(queue.async_take()) for _ in range(2))
             await asyncio.sleep(0)
             queue.push(number, b"")
-            # Sometimes before it is woken, sometimes after.
+            # Sometimes before the wake-up, sometimes after it.
             for _ in range(number % 4):
                 await asyncio.sleep(0)
             first.cancel()
             ends = await asyncio.gather(first, return_exceptions=True)
             if isinstance(ends[0], asyncio.CancelledError):
                 item = await other
-                assert item.attempts == 1, "nobody has had it before"
+                assert item.attempts == 1, "no worker has had it before"
             else:
                 item = ends[0]
                 other.cancel()

@@ -18,7 +18,7 @@ def work_queue(items=8, **place):
 
 
 def wait_until_asleep(process):
-    """The thread that wakes others is there as long as somebody waits."""
+    """The helper thread lives as long as there are waiters."""
     while True:
         assert process.poll() is None, process.communicate()
         for file in glob.glob(f"/proc/{process.pid}/task/*/comm"):
@@ -108,7 +108,7 @@ def test_a_removal_ends_a_wait_at_a_queue(name):
 
 
 def work(queue, results):
-    """What a worker does: all there is, and tells what it had."""
+    """A worker: finishes all items, and returns their ids."""
     for item in queue:
         with item:
             results.put(item.id)
@@ -172,7 +172,7 @@ def test_an_item_taken_before_a_fork_is_the_parents(name):
                 for end in (item.done, item.retry, item.give_back, finished.forget, finished.put_back):
                     with pytest.raises(NotShared):
                         end()
-                # The queue itself is the child's, too.
+                # The child can use the queue.
                 queue.push(3, b"child")
                 mine = queue.take()
                 assert mine.id == 3
@@ -183,7 +183,7 @@ def test_an_item_taken_before_a_fork_is_the_parents(name):
             assert os.waitpid(child, 0)[1] == 0
             assert queue.get_stats()["leased"] == 1
     if child == 0:
-        # The block was left here too, without an error; and nothing is said when what was inherited is destroyed.
+        # The child left the block, too, without an error; destroying the inherited item ends nothing.
         del item, finished
         os._exit(0)
     finished.forget()

@@ -1,4 +1,4 @@
-"""The scenarios that every language does: `tests/scenarios/README.md` says what they are."""
+"""The scenarios that every language runs; see `tests/scenarios/README.md`."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ def nanos(seconds):
 
 
 def refused(error):
-    """What an exception says, in the words of the scenarios."""
+    """Returns an exception as an answer of the scenarios."""
     if isinstance(error, (limitset.UsageError, limitset.QueueError)):
         return {"status": error.reason}
     answer = {}
@@ -42,7 +42,7 @@ def refused(error):
             answer["bottleneck"] = error.bottleneck and error.bottleneck.key
             answer["limits"] = by_key(error.statuses)
         if error.reason == "timed_out":
-            del answer["retry_after_ns"]  # Python says more there than the core
+            del answer["retry_after_ns"]  # Python knows the time where the core does not
         return answer
     for kind, words in WORDS:
         if isinstance(error, kind):
@@ -94,7 +94,7 @@ def open_set(it):
 
 
 class World:
-    """What a scenario has at hand, and a method for each kind of step."""
+    """The named objects of a scenario, and a method for each kind of step."""
 
     def __init__(self):
         self.sets, self.pool, self.held, self.waiting = [], None, {}, {}
@@ -122,7 +122,7 @@ class World:
     def set(self, step):
         return self.sets[step.get("set", 0)]
 
-    def whom(self, step):
+    def target(self, step):
         return self.pool if self.pool is not None and "set" not in step else self.set(step)
 
     def keep(self, step, name, held):
@@ -137,11 +137,11 @@ class World:
         return answer
 
     def do_try_acquire(self, step):
-        return self.keep(step, "as", self.whom(step).try_acquire(step.get("request")).or_raise())
+        return self.keep(step, "as", self.target(step).try_acquire(step.get("request")).or_raise())
 
     def do_acquire(self, step):
         timeout = step["timeout_ns"] / 1e9 if "timeout_ns" in step else None
-        return self.keep(step, "as", self.whom(step).acquire(step.get("request"), timeout))
+        return self.keep(step, "as", self.target(step).acquire(step.get("request"), timeout))
 
     def do_start(self, step):
         limits, result = self.set(step), []
@@ -172,7 +172,7 @@ class World:
         return {"status": "ok", "limits": by_key(self.set(step).check(step.get("request")))}
 
     def do_charge(self, step):
-        self.set(step).charge(step.get("request"))
+        self.set(step).try_charge(step.get("request"))
         return {"status": "ok", "enforced": True}
 
     def do_acquire_more(self, step):
@@ -297,7 +297,7 @@ class World:
 
 
 def fits(expected, found, place):
-    """Fails where an answer lacks something that is expected."""
+    """Fails where an answer lacks an expected part."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for name, value in expected.items():
             fits(value, found.get(name), f"{place}.{name}")

@@ -56,7 +56,7 @@ class Server:
         except subprocess.TimeoutExpired:
             pass
         finally:
-            # Whoever is left: only those that this server started are in its session.
+            # Kills the rest of the session: only processes of this server are in it.
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -75,7 +75,7 @@ class Server:
         return connection
 
     def get(self, path: str = "/") -> tuple[int, dict, int]:
-        """Status, headers, and who answered."""
+        """Returns the status, the headers, and the worker that answered."""
         connection = self.request(path)
         response = connection.getresponse()
         pid = int(response.read().split()[0])
@@ -84,7 +84,7 @@ class Server:
 
 
 class Hold:
-    """A request that keeps a worker standing still, until it is let go."""
+    """A request that blocks a worker until it is released."""
 
     def __init__(self, server: Server, folder: Path) -> None:
         self.fifo = folder / secrets.token_hex(4)
@@ -119,7 +119,7 @@ KINDS = ["gunicorn-sync", "gunicorn-gevent", "uvicorn"]
 
 @pytest.mark.parametrize("server", KINDS, indirect=True)
 def test_all_workers_share_one_budget_also_while_one_is_killed_and_replaced(server, tmp_path):
-    # Each hold stops the worker that answers it, so that four of them, one after the other, are four workers.
+    # Each hold blocks the worker that answers it, so four holds, one after the other, reach four workers.
     holds, pids = [], []
     for _ in range(WORKERS):
         holds.append(Hold(server, tmp_path))
@@ -131,10 +131,10 @@ def test_all_workers_share_one_budget_also_while_one_is_killed_and_replaced(serv
 
     victim, rest = pids[0], holds[1:]
     os.kill(victim, signal.SIGKILL)
-    limits.acquire({"call_count": 0}, timeout=WATCHDOG).release()  # its place came back
+    limits.acquire({"call_count": 0}, timeout=WATCHDOG).release()  # its permit came back
     holds[0].forget()
 
-    # The other three stand still: only a new worker can answer.
+    # The other three are blocked: only a new worker can answer.
     again = Hold(server, tmp_path)
     replacement = again.pid()
     assert replacement not in pids
@@ -145,7 +145,7 @@ def test_all_workers_share_one_budget_also_while_one_is_killed_and_replaced(serv
     used = WORKERS + 1
     with concurrent.futures.ThreadPoolExecutor(8) as clients:
         answers = list(clients.map(lambda _: server.get(), range(3 * CALLS)))
-    # With eight clients some may find no place free: they ask again, one after the other.
+    # With eight clients some may be denied: they retry, one after the other.
     while sum(status == 200 for status, _, _ in answers) < CALLS - used:
         answers.append(server.get())
         assert len(answers) < 10 * CALLS
@@ -182,7 +182,7 @@ def test_requests_that_wait_for_a_place_let_others_of_the_same_worker_go_on(kind
         for it in waiting:
             assert int(it.getresponse().read()) in pids
             it.close()
-        # An answer may come before its place is free.
+        # An answer may come before its permit is returned.
         limits.acquire({"call_count": 0, "inside": PLACES}, timeout=WATCHDOG).release()
     finally:
         server.end()

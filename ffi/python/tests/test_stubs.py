@@ -1,4 +1,4 @@
-"""The stubs say what the extension is, and `help` says what it is for."""
+"""The stubs fit the extension, and `help` describes it."""
 
 import inspect
 import pydoc
@@ -10,7 +10,7 @@ import pytest
 
 import limitset
 
-#: Whose methods and properties say what they are for.
+#: Classes whose methods and properties must have docstrings.
 DESCRIBED = ("LimitSet", "LimitPool", "Acquisition", "WorkQueue", "WorkItem", "Finished")
 ALLOWED = Path(__file__).parent / "stubtest-allow.txt"
 SAMPLE = """
@@ -35,6 +35,9 @@ async def main() -> None:
         held.update(usage={"tokens": 1})
         reveal_type(held)
     reveal_type(await limits.async_acquire())
+    await limits.async_charge({"tokens": 1}, timeout=5)
+    limits.charge({"tokens": 1}, timeout=5)
+    limits.try_charge({"tokens": 1})
     reveal_type(await call_later(1))
     with limits.try_acquire() as tried:
         if not tried:

@@ -1,4 +1,4 @@
-"""Threads and signals: the GIL is free while one waits, and Ctrl-C ends a wait."""
+"""Threads and signals: a waiting thread releases the GIL, and Ctrl-C ends a wait."""
 
 import signal
 import threading
@@ -72,7 +72,7 @@ def test_threads_are_served_in_the_order_in_which_they_came():
         threads.append(threading.Thread(target=work, args=(number,)))
         threads[-1].start()
         wait_for_waiters(limits, number + 1)
-    assert not limits.try_acquire(), "nobody overtakes"
+    assert not limits.try_acquire(), "no request overtakes a waiter"
     held.release()
     for thread in threads:
         thread.join()

@@ -1,11 +1,11 @@
-// What is asked of the allocator: nothing, for an acquisition and its end. The library is the shared one, so its calls of
-// malloc come here.
+// An acquisition and its release allocate nothing. The library is the shared one, so its calls of malloc reach the
+// functions of this file.
 #include "check.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-// Of glibc, under the names that stay when ours take their place.
+// The functions of glibc, under names that this file does not replace.
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t count, size_t size);
 void *__libc_realloc(void *memory, size_t size);
@@ -52,7 +52,7 @@ static void an_acquisition_and_its_end_allocate_nothing(void) {
     for (int round = 0; round < 120; round++) {
         if (round == 20) {
             before = count();
-            CHECK(before > 0); // Ours are the ones that are called.
+            CHECK(before > 0); // The functions of this file are in use.
         }
         limitset_held first, second;
         OK(limitset_try_acquire(request, &first, NULL));

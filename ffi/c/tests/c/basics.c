@@ -200,7 +200,7 @@ static void whoever_frees_the_last_of_a_set_leaves_it(void) {
     CHECK(participants_of(set) == 2);
     OK(limitset_set_free(again));
     OK(limitset_request_free(request));
-    CHECK(participants_of(set) == 2); // It still holds something.
+    CHECK(participants_of(set) == 2); // It still holds a permit.
     OK(limitset_release(held));
     CHECK(participants_of(set) == 1);
     OK(limitset_remove(set));

@@ -1,4 +1,4 @@
-// What the tests have in common: checks that say where they failed, and a table of tests to be run by name.
+// Common parts of the tests: checks that print where they failed, and a table of tests to run by name.
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -16,7 +16,7 @@
 
 #define SECOND UINT64_C(1000000000)
 
-// The condition must hold.
+// Checks a condition.
 #define CHECK(condition)                                                                       \
     do {                                                                                       \
         if (!(condition)) {                                                                    \
@@ -25,7 +25,7 @@
         }                                                                                      \
     } while (0)
 
-// The call must answer this status.
+// Checks the status of a call.
 #define IS(status, call)                                                                       \
     do {                                                                                       \
         limitset_status answer_ = (call);                                                      \
@@ -43,7 +43,7 @@ typedef struct test {
     void (*run)(void);
 } test;
 
-// `PROGRAM` names its tests, `PROGRAM NAME` runs one.
+// `PROGRAM` lists its tests, `PROGRAM NAME` runs one.
 static inline int run_tests(int count, char **arguments, const test *tests) {
     for (; tests->name != NULL; tests++) {
         if (count < 2) {
@@ -57,7 +57,7 @@ static inline int run_tests(int count, char **arguments, const test *tests) {
     return count < 2 ? 0 : 2;
 }
 
-// A set with these limits, by a manual clock if asked; anonymous, so that children share it.
+// Opens a set with these limits and this clock; anonymous, so that children share it.
 static inline limitset_set *open_set(const limitset_limit *limits, int count, uint32_t clock) {
     limitset_builder *builder;
     limitset_set *set;
@@ -110,7 +110,7 @@ static inline uint64_t waiters_of(const limitset_set *set) {
     return stats.waiters;
 }
 
-// Waits until so many wait for the set.
+// Waits until the set has `count` waiters.
 static inline void until_waiters(const limitset_set *set, uint64_t count) {
     while (waiters_of(set) != count) {
         sched_yield();

@@ -1,4 +1,5 @@
-// Forked processes: what a child may use, what it must not touch, and what comes back when it is killed.
+// Forked processes: a child may use sets and requests, cannot use its parent's acquisitions, and its own permits return
+// when it is killed.
 #include "check.h"
 
 #include <signal.h>
@@ -114,7 +115,7 @@ static void a_private_set_is_not_shared_with_a_child(void) {
         limitset_held held;
         IS(LIMITSET_NOT_SHARED, limitset_try_acquire(request, &held, NULL));
         IS(LIMITSET_NOT_SHARED, limitset_acquire(request, LIMITSET_FOREVER, NULL, &held, NULL));
-        // A builder that the parent made works on.
+        // A builder of the parent still works.
         OK(limitset_open_private(builder, &set));
         OK(limitset_builder_free(builder));
         OK(limitset_set_free(set));

@@ -1,4 +1,4 @@
-// Mistakes of a program: each is an error that says so, and nothing crashes.
+// Bugs of a program: each is an error with a message, and none crashes.
 #include "check.h"
 
 #define SAYS(part) CHECK(strstr(limitset_last_error(), part) != NULL)
@@ -44,7 +44,7 @@ static void what_was_never_held_cannot_be_released(void) {
     limitset_held refused;
     IS(LIMITSET_DENIED, limitset_try_acquire(request, &refused, NULL));
     IS(LIMITSET_BAD_HANDLE, limitset_release(refused));
-    SAYS("no acquisition that was ever given out");
+    SAYS("unknown acquisition");
     garbage.id = held.id + (UINT64_C(1) << 24);
     IS(LIMITSET_BAD_HANDLE, limitset_release(garbage));
     OK(limitset_release(held));
@@ -90,7 +90,9 @@ static void null_is_an_error_wherever_something_is_needed(void) {
     IS(LIMITSET_NULL, limitset_pool_try_acquire_amounts(NULL, NULL, 0, &held, NULL));
     IS(LIMITSET_NULL, limitset_pool_acquire_amounts(NULL, NULL, 0, 0, NULL, &held, NULL));
     IS(LIMITSET_NULL, limitset_check(NULL, NULL));
+    IS(LIMITSET_NULL, limitset_try_charge(NULL, NULL, NULL));
     IS(LIMITSET_NULL, limitset_charge(NULL, NULL, NULL));
+    IS(LIMITSET_NULL, limitset_charge_timeout(NULL, 0, NULL, NULL, NULL));
     OK(limitset_try_acquire(request, &held, NULL));
     IS(LIMITSET_NULL, limitset_update(held, NULL, 0, NULL));
     IS(LIMITSET_NULL, limitset_charged(held, "connections", NULL));
@@ -150,10 +152,10 @@ static void handles_that_were_freed_or_made_up_are_errors(void) {
     sets[0] = set;
     OK(limitset_builder_new(&builder));
     OK(limitset_pool_new(sets, 1, 0, 0, &pool));
-    // Of one kind where another is meant.
+    // A handle of another kind.
     IS(LIMITSET_BAD_HANDLE, limitset_remove((const limitset_set *)request));
     IS(LIMITSET_BAD_HANDLE, limitset_try_acquire((const limitset_request *)set, &held, NULL));
-    // Addresses of the program's own.
+    // Addresses of the program.
     int mine = 0;
     IS(LIMITSET_BAD_HANDLE, limitset_remove((const limitset_set *)(void *)&mine));
     IS(LIMITSET_BAD_HANDLE, limitset_set_free((limitset_set *)(void *)&mine));
@@ -225,7 +227,7 @@ static void a_struct_of_another_size_is_refused(void) {
         queue.struct_size += delta;
         IS(LIMITSET_BAD_STRUCT_SIZE, limitset_builder_queue(builder, &queue));
     }
-    // Nothing was done by any of them.
+    // None of the calls did anything.
     CHECK(stats_of(set, "connections").granted == 0 && stats_of(set, "connections").in_use == 0);
     limitset_held held;
     OK(limitset_try_acquire(request, &held, NULL));
@@ -277,7 +279,7 @@ static void numbers_and_texts_that_make_no_sense_are_refused(void) {
     OK(limitset_try_acquire(request, &held, NULL));
     IS(LIMITSET_BAD_ARGUMENT, limitset_rate_limited(held, -2, NULL));
     CHECK(stats_of(set, "connections").in_use == 1);
-    // Somewhere between two numbers.
+    // A misaligned address.
     static uint64_t room[64];
     limitset_denial *askew = (limitset_denial *)(void *)((char *)room + 4);
     IS(LIMITSET_BAD_ARGUMENT, limitset_check(request, askew));

@@ -1,6 +1,6 @@
-// Does the steps of a scenario with the functions of limitset.h. Reads a line for each step: words of the form PATH=VALUE,
-// one for each number or text of the step's JSON, with tabs between them. Answers a line of JSON. tests/scenarios/README.md
-// says what the steps are; who writes the lines compares the answers.
+// Runs the steps of a scenario with the functions of limitset.h. Reads a line for each step: words of the form
+// PATH=VALUE, one for each number or text of the step's JSON, with tabs between them. Answers a line of JSON.
+// tests/scenarios/README.md describes the steps; the process that writes the lines compares the answers.
 #include "check.h"
 
 #include <stdarg.h>
@@ -19,7 +19,7 @@ typedef struct line {
 
 typedef enum what { NOTHING, HELD, ITEM, FINISHED, WAITER } what;
 
-// What a scenario has under a name.
+// An object that a scenario has under a name.
 typedef struct thing {
     char name[KEY_ROOM];
     what kind;
@@ -87,7 +87,7 @@ static uint32_t small(const char *text) {
     return (uint32_t)number(text);
 }
 
-// What follows a prefix in a path, or NULL.
+// The rest of a path after a prefix, or NULL.
 static const char *after(const char *path, const char *prefix) {
     size_t length = strlen(prefix);
     return strncmp(path, prefix, length) == 0 ? path + length : NULL;
@@ -302,7 +302,7 @@ static void add_statuses(const limitset_denial *denial) {
 
 static void answer_refused(limitset_status status, const limitset_denial *denial) {
     begin(status);
-    // A mistake in the request is told before the struct is filled.
+    // A bad request is reported before the struct is filled.
     if (denial->status == (int)status) {
         add_time("retry_after_ns", denial->retry_after_ns);
     }
@@ -472,7 +472,7 @@ static thing *named(const char *name) {
     exit(1);
 }
 
-// A place for a name; what had it before is forgotten.
+// A place for a name; the former object of that name is forgotten.
 static thing *place(const char *name, what kind) {
     thing *free_place = NULL;
     for (int index = 0; index < MOST_NAMES; index++) {
@@ -609,7 +609,7 @@ static void look(const line *step, int charges) {
     init_denial(&denial, statuses);
     limitset_status status = make_request(step, &request);
     if (status == LIMITSET_OK) {
-        status = charges ? limitset_charge(request, &is_enforced, &denial) : limitset_check(request, &denial);
+        status = charges ? limitset_try_charge(request, &is_enforced, &denial) : limitset_check(request, &denial);
         OK(limitset_request_free(request));
     }
     if (status != LIMITSET_OK) {
@@ -664,7 +664,7 @@ static void acquire_more(const line *step) {
 static void drop(const line *step) {
     thing *it = named(text_at(step, "of"));
     if (it->kind == HELD) {
-        // Who drops it hears nothing of a report that it owed.
+        // Dropping an acquisition does not return the error of a missing report.
         limitset_status status = limitset_release(it->held);
         CHECK(status == LIMITSET_OK || status == LIMITSET_UNREPORTED);
     } else if (it->kind == ITEM) {
@@ -794,11 +794,11 @@ static void do_step(const line *step) {
     }
 }
 
-// Gives back all that a scenario has left.
+// Releases all that a scenario has left.
 static void end_scenario(void) {
     for (int index = 0; index < MOST_NAMES; index++) {
         thing *it = &things[index];
-        // Most of them were ended by a step, and what is of a set that was removed cannot be given back.
+        // A step has ended most of them, and items of a removed set cannot be returned.
         if (it->name[0] != 0 && it->kind == HELD) {
             limitset_release(it->held);
         } else if (it->name[0] != 0 && it->kind == ITEM) {

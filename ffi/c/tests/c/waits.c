@@ -1,4 +1,4 @@
-// Waiting: order, time, signals that do not end it, interrupts that do; and threads that use one thing at one time.
+// Waiting: order, timeouts, signals that do not end a wait, interrupts that do; and threads that share handles.
 #include "check.h"
 
 #include <errno.h>
@@ -113,7 +113,7 @@ static void a_signal_ends_no_wait_and_an_interrupt_from_its_handler_does(void) {
     IS(LIMITSET_INTERRUPTED, finish(&stopped));
     CHECK(seen == 2);
     CHECK(stopped.held.id == 0 && waiters_of(set) == 1);
-    // Raised, it lets no wait begin, and what can be had is given.
+    // A raised interrupt lets no wait begin; a request that fits is still granted.
     IS(LIMITSET_INTERRUPTED, limitset_acquire(request, LIMITSET_FOREVER, &stop, &stopped.held, NULL));
     OK(limitset_release(held));
     OK(finish(&plain));
@@ -219,7 +219,7 @@ static void *acquire_and_release(void *argument) {
     for (int round = 0; round < 500; round++) {
         limitset_held first, second;
         OK(limitset_acquire(common, LIMITSET_FOREVER, NULL, &first, NULL));
-        // The message of the last error is of this thread alone.
+        // Each thread has its own last error.
         if (limitset_try_acquire(common, &second, NULL) == LIMITSET_OK) {
             OK(limitset_release(second));
         } else {
@@ -246,12 +246,39 @@ static void threads_share_sets_and_requests(void) {
     OK(limitset_set_free(set));
 }
 
+static void a_charge_waits_for_its_turn_and_can_be_interrupted(void) {
+    limitset_limit limit = limitset_call(1, 20000000);
+    limitset_set *set = open_set(&limit, 1, LIMITSET_MONOTONIC);
+    limitset_request *request = request_of(set, NULL, 0);
+    limitset_interrupt interrupt = {0};
+    limitset_denial denial;
+    uint32_t is_enforced = 0;
+    limitset_denial_init(&denial);
+    OK(limitset_try_charge(request, &is_enforced, &denial));
+    CHECK(is_enforced == 1);
+    OK(limitset_charge_timeout(request, LIMITSET_FOREVER, NULL, &is_enforced, &denial));
+    OK(limitset_charge_timeout(request, 5000000000, NULL, NULL, NULL));
+    CHECK(stats_of(set, "call_count").granted == 3);
+    OK(limitset_pause(set, 60000000000, NULL));
+    IS(LIMITSET_COOLING_DOWN, limitset_try_charge(request, NULL, &denial));
+    IS(LIMITSET_COOLING_DOWN, limitset_charge(request, NULL, &denial));
+    IS(LIMITSET_TIMED_OUT, limitset_charge_timeout(request, 1000000, NULL, NULL, &denial));
+    CHECK(denial.status == LIMITSET_TIMED_OUT);
+    limitset_interrupt_raise(&interrupt);
+    IS(LIMITSET_INTERRUPTED, limitset_charge_timeout(request, LIMITSET_FOREVER, &interrupt, NULL, NULL));
+    IS(LIMITSET_BAD_ARGUMENT, limitset_charge_timeout(request, -2, NULL, NULL, NULL));
+    CHECK(waiters_of(set) == 0);
+    OK(limitset_request_free(request));
+    OK(limitset_set_free(set));
+}
+
 int main(int count, char **arguments) {
     const test tests[] = {
         {"time_that_is_up_says_what_was_in_the_way", time_that_is_up_says_what_was_in_the_way},
         {"waiters_are_served_in_order_with_or_without_an_interrupt", waiters_are_served_in_order_with_or_without_an_interrupt},
         {"a_signal_ends_no_wait_and_an_interrupt_from_its_handler_does", a_signal_ends_no_wait_and_an_interrupt_from_its_handler_does},
         {"waits_for_work_can_be_interrupted", waits_for_work_can_be_interrupted},
+        {"a_charge_waits_for_its_turn_and_can_be_interrupted", a_charge_waits_for_its_turn_and_can_be_interrupted},
         {"a_request_may_be_freed_while_others_wait_with_it", a_request_may_be_freed_while_others_wait_with_it},
         {"of_threads_that_release_one_acquisition_one_succeeds", of_threads_that_release_one_acquisition_one_succeeds},
         {"threads_share_sets_and_requests", threads_share_sets_and_requests},

@@ -1,4 +1,4 @@
-//! What is installed: the files, the names in the library, the flags, and the example at the top of the header.
+//! Tests of the installation: files, names in the library, flags, and the example at the top of the header.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) fn example_of_the_header() -> PathBuf {
     let code = lines.take_while(|line| !line.starts_with("// END OF THE EXAMPLE"));
     let code = code.filter_map(|line| line.strip_prefix("//     ").or((line == "//").then_some("")));
     let path = scratch().join("of_the_header.c");
-    // Two tests may do so at one time: the file is whole whenever it is there.
+    // Two tests may write it at one time; renaming makes sure that a reader sees a whole file.
     static WRITTEN: std::sync::Once = std::sync::Once::new();
     WRITTEN.call_once(|| std::fs::write(&path, code.collect::<Vec<_>>().join("\n") + "\n").unwrap());
     path
@@ -61,7 +61,7 @@ fn the_shared_library_stays_once_it_is_loaded() {
     assert!(String::from_utf8_lossy(&read.stdout).contains("NODELETE"));
 }
 
-/// Names of functions that the header declares, without those that it defines itself.
+/// Names of functions that the header declares and does not define itself.
 fn declared(header: &str) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for line in header.lines().filter(|line| !line.starts_with(['/', '#', ' ', 't', '}'])) {

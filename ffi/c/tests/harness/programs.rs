@@ -36,21 +36,21 @@ impl Variant {
 }
 
 pub(crate) const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
-/// What the static library needs besides itself; limitset.pc says the same.
+/// The libraries that the static library needs; limitset.pc lists them, too.
 const STATIC_NEEDS: [&str; 7] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
-/// Of valgrind, for what it found.
+/// The exit code of valgrind if it found an error.
 const FOUND: i32 = 99;
 
 fn tool(variable: &str, usual: &str) -> String {
     std::env::var(variable).unwrap_or_else(|_| usual.to_owned())
 }
 
-/// Where the package is.
+/// The folder of the package.
 pub(crate) fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A folder of this run's own, under the build directory.
+/// Returns the folder of this run, under the build directory.
 pub(crate) fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     SCRATCH.get_or_init(|| {
@@ -60,12 +60,12 @@ pub(crate) fn scratch() -> &'static Path {
     })
 }
 
-/// Removes that folder.
+/// Removes the folder of this run.
 pub(crate) fn clean_up() {
     let _ = std::fs::remove_dir_all(scratch());
 }
 
-/// Where the library is installed; does that first, by the project's own command.
+/// Installs the library by the project's own command; returns the folder.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -80,7 +80,7 @@ pub(crate) fn prefix() -> &'static Path {
     })
 }
 
-/// Why nothing can be compiled, if so.
+/// Returns why C programs cannot be compiled, if they cannot.
 pub(crate) fn missing_compiler() -> Option<String> {
     [Variant::C11, Variant::Cpp17].into_iter().find_map(|variant| {
         let (compiler, _) = variant.compiler();
@@ -97,11 +97,11 @@ fn has_valgrind() -> bool {
     *HAS.get_or_init(|| Command::new("valgrind").arg("--version").output().is_ok())
 }
 
-/// The program of a source file, built once.
+/// Builds the program of a source file, once.
 pub(crate) fn compiled(source: &Path, variant: Variant) -> PathBuf {
     type Built = HashMap<(PathBuf, Variant), Arc<OnceLock<PathBuf>>>;
     static BUILT: Mutex<Option<Built>> = Mutex::new(None);
-    // The same program, run otherwise.
+    // The program is the same, only run differently.
     let variant = if variant == Variant::Valgrind { Variant::C11 } else { variant };
     let key = (source.to_owned(), variant);
     let cell = BUILT.lock().unwrap().get_or_insert_default().entry(key).or_default().clone();
@@ -128,7 +128,7 @@ fn compile(source: &Path, variant: Variant) -> PathBuf {
     program
 }
 
-/// The command that runs a program; none if valgrind is wanted and not there.
+/// Returns the command that runs a program; `None` if it needs valgrind, which is not installed.
 pub(crate) fn command(source: &Path, variant: Variant) -> Option<Command> {
     let program = compiled(source, variant);
     if variant != Variant::Valgrind {
@@ -138,9 +138,9 @@ pub(crate) fn command(source: &Path, variant: Variant) -> Option<Command> {
         return None;
     }
     let mut command = Command::new("valgrind");
-    // Fair: else the thread that spins for a lock keeps the one that holds it from running, for seconds.
+    // Fair scheduling: without it a thread that spins for a lock keeps the lock holder from running, for seconds.
     command.args(["--quiet", "--fair-sched=try"]).arg(format!("--error-exitcode={FOUND}"));
-    // A forked child has lost what belonged to the other threads of its parent.
+    // A forked child loses the memory of the other threads of its parent.
     if source.file_stem().is_some_and(|stem| stem != "forks") {
         command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
     }
@@ -148,8 +148,8 @@ pub(crate) fn command(source: &Path, variant: Variant) -> Option<Command> {
     Some(command)
 }
 
-/// Where the library of the debug build is, by its soname. An optimizer may read what it has not written, if it does not
-/// matter what that is, and valgrind complains.
+/// Returns the folder of the debug build's library, by its soname. Optimized code may read uninitialized memory where
+/// the value does not matter, and valgrind reports that.
 fn debug_library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -170,12 +170,12 @@ fn debug_library() -> &'static Path {
     })
 }
 
-/// Says loudly that valgrind is missing.
+/// Prints a warning that valgrind is missing.
 pub(crate) fn skip_valgrind(what: &str) {
     crate::skip(what, "there is no valgrind: install it");
 }
 
-/// Runs a program to its end, which must be a good one; gives what it said. None: it was skipped.
+/// Runs a program, which must succeed; returns its output. `None`: it was skipped.
 pub(crate) fn run(source: &Path, variant: Variant, arguments: &[&str]) -> Option<String> {
     let Some(mut command) = command(source, variant) else {
         skip_valgrind(&format!("{} {}", source.display(), arguments.join(" ")));

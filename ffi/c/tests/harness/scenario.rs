@@ -1,4 +1,4 @@
-//! Drives the C program that does scenarios: a line for each step, a line of JSON for each answer.
+//! Drives the C program that runs scenarios: a line for each step, a line of JSON for each answer.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
@@ -56,13 +56,13 @@ impl Driver for InC {
 
 impl Drop for InC {
     fn drop(&mut self) {
-        // After a failure it may still wait for a step.
+        // After a failure the program may still wait for a step.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// One word for each number and text, by its path.
+/// Writes one word for each number and text, with its path.
 fn flatten(value: &Value, path: &str, words: &mut Vec<String>) {
     let below = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
     match value {
