@@ -18,7 +18,8 @@ pub enum AcquireError {
     /// The limits do not allow it now.
     #[error("{0}")]
     Denied(Denial),
-    /// The limits may allow it, but others who want the same came first and wait.
+    /// The limits may allow it, but others who want the same came first and wait, and it would take some of what they asked
+    /// for.
     #[error("{ahead} others wait for the same limits: wait too, or try again later")]
     Queued {
         /// How many.
@@ -68,6 +69,10 @@ pub enum AcquireError {
     /// The acquisition that was to get more belongs to the process that forked this one.
     #[error("this acquisition was made before a fork and belongs to the parent process: acquire anew")]
     Forked,
+    /// The acquisition that was to get more was returned when this process [took a lent slot lock
+    /// back](crate::LentLife::release).
+    #[error("this acquisition was returned when the process took its lent slot lock back: acquire anew")]
+    Returned,
     /// The set is private memory of the process that forked this one.
     #[error(
         "this set is private to the process that made it, and this is a forked child: open one by name, or anonymous"
@@ -240,8 +245,11 @@ impl fmt::Display for Denial {
 pub struct TimedOut {
     /// How long it was.
     pub waited: Duration,
-    /// How the limits stood to the request in the end.
+    /// How the limits stood to the request in the end. Empty if the set's lock was not to be had by then.
     pub statuses: Statuses,
+    /// The process that held the set's lock when time was up: then the set could not be asked at all. 0 if its number is
+    /// not known.
+    pub lock_holder: Option<u64>,
     /// How many others still waited before this one, for the same limits.
     pub ahead: u64,
     /// How long the set would still have admitted nobody, if it was [cooling down](AcquireError::CoolingDown).
@@ -276,6 +284,11 @@ impl TimedOut {
 impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing granted in {:?}", self.waited)?;
+        match self.lock_holder {
+            Some(0) => f.write_str(": the set's lock was held by another process all the time")?,
+            Some(pid) => write!(f, ": the set's lock was held by process {pid} all the time")?,
+            None => {}
+        }
         if let Some(LimitStatus { key, requested, available, .. }) = self.bottleneck() {
             write!(f, ": {requested} of {key:?} wanted, {available} available")?;
         }
@@ -328,6 +341,9 @@ pub enum UsageError {
     /// The acquisition belongs to the process that forked this one.
     #[error("this acquisition was made before a fork and belongs to the parent process")]
     Forked,
+    /// The acquisition was returned when this process [took a lent slot lock back](crate::LentLife::release).
+    #[error("this acquisition was returned when the process took its lent slot lock back: acquire anew")]
+    Returned,
     /// The set could not be asked.
     #[error("the limits could not be told: {0}")]
     Unavailable(Box<Unavailable>),
@@ -381,11 +397,13 @@ pub(crate) enum Trouble {
     Unavailable(Unavailable),
     Removed,
     NotShared,
+    /// What was to be changed was returned while this process waited for the lock.
+    Returned,
 }
 
 /// Gives an operation's error its words for [`Trouble`].
 macro_rules! from_trouble {
-    ($error:ty, $not_shared:ident) => {
+    ($error:ty, $not_shared:ident, $returned:ident) => {
         impl From<$crate::api::error::Trouble> for $error {
             fn from(trouble: $crate::api::error::Trouble) -> Self {
                 use $crate::api::error::Trouble;
@@ -393,6 +411,7 @@ macro_rules! from_trouble {
                     Trouble::Unavailable(why) => Self::Unavailable(Box::new(why)),
                     Trouble::Removed => Self::Removed,
                     Trouble::NotShared => Self::$not_shared,
+                    Trouble::Returned => Self::$returned,
                 }
             }
         }
@@ -400,6 +419,7 @@ macro_rules! from_trouble {
 }
 pub(crate) use from_trouble;
 
-from_trouble!(AcquireError, NotShared);
-from_trouble!(ManageError, NotShared);
-from_trouble!(UsageError, Forked);
+from_trouble!(AcquireError, NotShared, Returned);
+// To manage a set no handle is needed, so none is ever returned.
+from_trouble!(ManageError, NotShared, Removed);
+from_trouble!(UsageError, Forked, Returned);

@@ -14,7 +14,7 @@ use crate::engine::Wants;
 use crate::shared::events;
 use crate::shared::helper_thread::{self, Sleep, Ticket};
 use crate::shared::wait::{Ask, Joined, Waiting};
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 impl LimitSet {
     /// As [`acquire`](Self::acquire), without blocking the thread. Needs no particular executor: one helper thread per
@@ -94,7 +94,7 @@ impl LimitSet {
                 Ok(Started::Granted(ask.acquisition(self, &granted)))
             }
             Ok(None) => self.start_waiting(&ask, timeout, since),
-            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
+            Err(trouble) => self.on_first_trouble(trouble, timeout, ask.label).map(Started::Granted),
         }
     }
 
@@ -110,7 +110,7 @@ impl LimitSet {
             Ok(Ok(Joined::Waiting(waiting))) => {
                 let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);
                 future.timeout = timeout;
-                future.state = State::Waiting { waiting, ticket: None, epoch: fork::epoch() };
+                future.state = State::Waiting { waiting, ticket: None };
                 Ok(Started::Waiting(Box::new(future)))
             }
             Ok(Err(refusal)) => Err(refusal),
@@ -169,8 +169,6 @@ enum State {
         waiting: Waiting,
         /// Where the helper knows it by; gone once it has been woken. None before it is polled.
         ticket: Option<Ticket>,
-        /// The process that it belongs to.
-        epoch: u64,
     },
     Over,
 }
@@ -200,7 +198,7 @@ impl AcquireFuture {
         };
         match helper_thread::watch(&self.set, Sleep::of(&waiting), context.waker()) {
             Ok(ticket) => {
-                self.state = State::Waiting { waiting, ticket: Some(ticket), epoch: fork::epoch() };
+                self.state = State::Waiting { waiting, ticket: Some(ticket) };
                 Poll::Pending
             }
             Err(trouble) => {
@@ -243,8 +241,13 @@ impl Future for AcquireFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if matches!(this.state, State::Waiting { epoch, .. } if epoch != fork::epoch()) {
-            // The place in the queue is the parent's; this process asks for its own.
+        if let State::Waiting { waiting, ticket } = &this.state
+            && !waiting.grantee().is_us(this.set.segment())
+        {
+            // The place in the queue was another participant's; this process asks for its own.
+            if let Some(ticket) = ticket {
+                helper_thread::forget(ticket);
+            }
             this.state = State::New;
         }
         let answer = match this.state {
@@ -261,9 +264,7 @@ impl Future for AcquireFuture {
 
 impl Drop for AcquireFuture {
     fn drop(&mut self) {
-        if let (State::Waiting { waiting, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
-            && *epoch == fork::epoch()
-        {
+        if let (State::Waiting { waiting, ticket }, Ok(ask)) = (&self.state, self.ask()) {
             if let Some(ticket) = ticket {
                 helper_thread::forget(ticket);
             }

@@ -16,6 +16,7 @@ use crate::engine::{Engine, Standing, Wants};
 use crate::format::state::StateMap;
 use crate::limit::clock::Clock;
 use crate::limit::{Definition, Limit, Order};
+use crate::protocol::Reach;
 use crate::segment::Segment;
 use crate::segment::error::AttachError;
 use crate::shared::bound::BoundEngine;
@@ -125,7 +126,8 @@ impl LimitSet {
         self.try_request(&request.into(), |set| set)
     }
 
-    fn try_request<'s, S: Borrow<Self>>(
+    /// As [`try_acquire`](Self::try_acquire); `keep` makes the handle that the acquisition keeps of the set.
+    pub(crate) fn try_request<'s, S: Borrow<Self>>(
         &'s self,
         request: &Request<'_>,
         keep: impl Fn(&'s Self) -> S,
@@ -196,7 +198,9 @@ impl LimitSet {
                 let is_possible = judged.iter().all(|it| it.standing != Standing::Never);
                 let in_order = self.keys().table.order == Order::Arrival;
                 let gate = if mask == 0 { None } else { engine.gate(guard, now)? };
-                let is_waited_for = in_order && engine.waited_for(guard, mask)? != 0;
+                let is_waited_for = in_order
+                    && engine.waited_for(guard, mask)? != 0
+                    && !engine.leaves_enough(guard, wants, now)?;
                 if let Some(at) = gate.filter(|_| is_possible)
                     && (!is_waited_for || engine.paused_until(guard, now)?.is_some())
                 {
@@ -216,7 +220,8 @@ impl LimitSet {
             if let Some(answer) = answer {
                 return answer?.into_answer();
             }
-            self.sweep()?;
+            let reach = Reach::BOUNDED.wanting(wants.demand());
+            self.sweep_within(self.segment().patience(), reach)?;
             may_sweep = false;
         }
     }

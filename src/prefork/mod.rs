@@ -59,7 +59,7 @@ pub enum PreforkError {
     /// A fork copies the calling thread only, and the locks of all of them as they are.
     #[error(
         "this process has {found} other threads, and a fork would copy none of them but every lock they hold: fork \
-        before starting threads, start workers by StartBy::Exec, or allow it with allow_threads"
+        before starting threads, or start workers by StartBy::Exec"
     )]
     Threads {
         /// How many.
@@ -121,12 +121,11 @@ pub struct Report {
 /// one go. A worker that dies is replaced, after a while if that happens quickly. If this process dies, its workers
 /// stop. It refuses to fork while there are other threads; `docs/caveats.md` says what else to know.
 ///
-/// ```
+/// ```standalone_crate
 /// use limitset::{CallLimit, LimitSet, Prefork};
 ///
 /// let limits = LimitSet::builder().limit(CallLimit::per_hour(3)).open_anonymous()?;
 /// let workers = Prefork::new(2).limits(&limits);
-/// # let workers = workers.allow_threads(true); // the test's own
 /// let report = workers.run(|worker| {
 ///     for _ in 0..2 {
 ///         // Four are asked for in all, and three allowed.
@@ -148,7 +147,6 @@ pub struct Prefork {
     stable_after: Duration,
     give_up_after: u32,
     drain_time: Duration,
-    allow_threads: bool,
     on_exit: Box<dyn Fn(&WorkerExit)>,
 }
 
@@ -165,7 +163,6 @@ impl Prefork {
             stable_after: Duration::from_secs(10),
             give_up_after: 100,
             drain_time: Duration::from_secs(30),
-            allow_threads: false,
             on_exit: Box::new(|_| {}),
         }
     }
@@ -210,12 +207,6 @@ impl Prefork {
     /// How long workers may take to finish before they are killed: 30 s unless set.
     pub fn drain_time(mut self, time: Duration) -> Self {
         self.drain_time = time;
-        self
-    }
-
-    /// Forks although other threads run, now or when a worker is replaced. Right only if the workers need nothing that those threads may have locked.
-    pub fn allow_threads(mut self, yes: bool) -> Self {
-        self.allow_threads = yes;
         self
     }
 
@@ -338,23 +329,27 @@ impl Prefork {
     /// Whether this process was started to be a worker.
     fn as_worker(&self) -> Result<Option<(Worker, u32)>, PreforkError> {
         static IS_WORKER: AtomicBool = AtomicBool::new(false);
-        let Some(order) = std::env::var_os(WORKER_VARIABLE).filter(|_| self.start_by == StartBy::Exec) else {
-            return Ok(None);
-        };
-        let order = order.to_string_lossy();
-        let parse = || {
-            let mut parts = order.splitn(4, ':');
-            let index = parts.next()?.parse::<usize>().ok()?;
-            let supervisor = parts.next()?.parse().map(Pid::from_raw).ok()?;
-            let grace = parts.next()?.parse::<u32>().ok()?;
-            Some((index, supervisor, grace, parts.next()?.parse::<PoolDescription>().ok()?))
-        };
-        let bad = || PreforkError::Order { found: order.clone().into_owned() };
-        let (index, supervisor, grace, description) = parse().ok_or_else(bad)?;
-        // Meant for a parent of ours, or for us but a while ago.
-        if supervisor != getppid() || IS_WORKER.swap(true, Relaxed) {
+        if self.start_by != StartBy::Exec {
             return Ok(None);
         }
+        // Taken out, so that commands which this process starts do not inherit it.
+        let Some(order) = process::take_variable(WORKER_VARIABLE) else { return Ok(None) };
+        let order = order.to_string_lossy();
+        let (supervisor, rest) = order.split_once(':').unwrap_or((&order, ""));
+        // First whose order it is: one that a parent of ours got, from whatever version, is none of our business. Or it is
+        // ours, and was carried out a while ago.
+        let is_ours = supervisor.parse().is_ok_and(|supervisor| Pid::from_raw(supervisor) == getppid());
+        if !is_ours || IS_WORKER.swap(true, Relaxed) {
+            return Ok(None);
+        }
+        let parse = || {
+            let mut parts = rest.splitn(3, ':');
+            let index = parts.next()?.parse::<usize>().ok()?;
+            let grace = parts.next()?.parse::<u32>().ok()?;
+            Some((index, grace, parts.next()?.parse::<PoolDescription>().ok()?))
+        };
+        let bad = || PreforkError::Order { found: order.clone().into_owned() };
+        let (index, grace, description) = parse().ok_or_else(bad)?;
         let limits: LimitPool = description.attach()?.for_worker(index);
         Ok(Some((Worker { index, limits }, grace)))
     }

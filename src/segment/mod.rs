@@ -11,6 +11,7 @@
 //! bound      those regions, kept beside the mapping
 //! enrol      becoming a participant; again after a fork
 //! lend       a command that keeps its participant alive
+//! sight      whether a name still leads to its segment
 //! remove     so that everybody notices
 //! observer   looking without taking part
 //! ```
@@ -26,6 +27,7 @@ mod name;
 mod observer;
 mod options;
 mod remove;
+mod sight;
 pub(crate) mod view;
 
 use std::ffi::OsStr;
@@ -160,6 +162,23 @@ impl Segment {
     #[inline(always)]
     pub fn participant(&self) -> Result<Participant, AttachError> {
         self.inner.me()
+    }
+
+    /// The [name](Participant::name) of this process's last participant.
+    #[inline(always)]
+    pub(crate) fn name_of_us(&self) -> u64 {
+        self.inner.name()
+    }
+
+    /// Whether this process is the participant with this [name](Participant::name). Never enrols.
+    #[inline(always)]
+    pub(crate) fn is_named(&self, name: u64) -> bool {
+        self.inner.is_named(name)
+    }
+
+    /// Whether this process has had another name since the last fork.
+    pub(crate) fn has_changed_its_name(&self) -> bool {
+        self.inner.has_changed_its_name()
     }
 
     /// The set's block as the protocol sees it. For model checks and crash tests; not covered by semantic

@@ -10,8 +10,8 @@ use std::sync::atomic::fence;
 
 use crate::api::error::{Trouble, Unavailable};
 use crate::api::set::LimitSet;
-use crate::engine::Engine;
-use crate::protocol::NEVER;
+use crate::engine::{Engine, WorkBell};
+use crate::protocol::{NEVER, Reach};
 use crate::shared::wait::LAST_LOCK;
 use crate::sys::machine::Machine;
 use crate::sys::{clock, futex};
@@ -104,8 +104,8 @@ impl Interrupt {
             let slice_over = clock::monotonic().saturating_add(set.vigil().interval);
             futex::wait_any(&[(doorbell, seen), (&self.word, 0)], until.min(slice_over));
             // A doorbell that rings all the time must not keep us from looking for the dead.
-            if set.is_time_to_sweep(engine) {
-                match set.sweep_within(clock::nanos(LAST_LOCK)) {
+            if set.is_slice_over(engine) {
+                match set.sweep_within(clock::nanos(LAST_LOCK), Reach::BOUNDED) {
                     Ok(_) | Err(Trouble::Unavailable(Unavailable::Busy { .. })) => {}
                     Err(trouble) => return Err(trouble),
                 }
@@ -117,19 +117,21 @@ impl Interrupt {
         Ok(())
     }
 
-    /// The same for who waits for a work queue, whose doorbell `seen` is of.
+    /// The same for a waiter at a work queue, whose doorbell `seen` is of; at most a slice.
     pub(crate) fn sleep_for_work(
         &self,
         set: &LimitSet,
         engine: &Engine<'_, Machine>,
-        seen: u32,
+        (bell, seen): (WorkBell, u32),
         until: u64,
     ) -> Result<(), Trouble> {
         // As in `Engine::sleep_for_work`: the mark says that somebody sleeps.
-        let doorbell = engine.block.doorbell;
+        let Some(doorbell) = engine.work_doorbell(bell) else { return Ok(()) };
         if seen & 1 == 0 && doorbell.compare_exchange(seen, seen | 1, Relaxed, Relaxed).is_err() {
             return Ok(());
         }
-        self.sleep(set, engine, doorbell, seen | 1, until)
+        // A waiter that was woken and then killed or stopped leaves something behind: who sleeps a slice looks again.
+        let slice_over = clock::monotonic().saturating_add(set.vigil().interval);
+        self.sleep(set, engine, doorbell, seen | 1, until.min(slice_over))
     }
 }

@@ -7,10 +7,11 @@ use crate::api::set::LimitSet;
 use crate::engine::{
     Admitted, AtOnce, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants, When,
 };
-use crate::protocol::{Fault, Guard, Participant, Until};
+use crate::protocol::{Fault, Guard, Participant, Reach, Until};
 use crate::segment::error::{AttachError, SyncError};
 use crate::segment::view::damage;
 use crate::shared::events;
+use crate::shared::grantee::Grantee;
 use crate::shared::wait::LAST_LOCK;
 use crate::sys::clock;
 use crate::sys::machine::Machine;
@@ -90,10 +91,15 @@ impl LimitSet {
         })
     }
 
-    /// Gives permits back if nothing else is to be seen to; false if there is.
+    /// Gives permits back that `me` holds if nothing else is to be seen to; false if there is.
     #[inline(always)]
-    pub(crate) fn give_at_once(&self, granted: &Wants, permits: u64) -> Result<bool, Trouble> {
-        match self.engine().give_at_once(self.participant()?, granted, permits) {
+    pub(crate) fn give_at_once(
+        &self,
+        me: Participant,
+        granted: &Wants,
+        permits: u64,
+    ) -> Result<bool, Trouble> {
+        match self.engine().give_at_once(me, granted, permits) {
             Ok(is_done) => Ok(is_done),
             Err(fault) => Err(self.trouble(fault)),
         }
@@ -136,8 +142,8 @@ impl LimitSet {
             if let Some(answer) = answer {
                 return Ok(answer);
             }
-            // Before refusing for want of permits, make sure that the dead hold none of them.
-            self.sweep_within(within)?;
+            // Before refusing for want of permits, make sure that no dead process holds them.
+            self.sweep_within(within, Reach::BOUNDED.wanting(wants.demand()))?;
             may_sweep = false;
         }
     }
@@ -154,14 +160,23 @@ impl LimitSet {
         AcquireError::CoolingDown { until: now.checked_add(remaining).unwrap_or(now), remaining }
     }
 
-    /// How those who sleep look for the dead.
+    /// How sleepers look for dead participants.
     pub(crate) fn vigil(&self) -> Vigil {
-        let segment = self.segment();
-        Vigil { interval: segment.view().machine.doorbell_slice, patience: segment.patience() }
+        Vigil { interval: self.slice(), patience: self.segment().patience(), reach: Reach::BOUNDED }
     }
 
+    fn slice(&self) -> u64 {
+        self.segment().view().machine.doorbell_slice
+    }
+
+    /// Whether a caller that misses nothing should sweep: once per slice and set.
+    pub(crate) fn is_slice_over(&self, engine: &Engine<'_, Machine>) -> bool {
+        engine.block.sweep_is_due(self.slice())
+    }
+
+    /// Whether a caller that is about to be refused should sweep: as often as sweeps are cheap.
     pub(crate) fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {
-        engine.block.sweep_is_due(self.segment().view().machine.doorbell_slice)
+        engine.block.sweep_is_affordable(self.slice())
     }
 
     pub(crate) fn is_sweep_due(&self, engine: &Engine<'_, Machine>, judged: &[Judged]) -> bool {
@@ -189,6 +204,20 @@ impl LimitSet {
             let now = engine.now(guard, reading)?;
             act(engine, guard, now)
         })
+    }
+
+    /// Acts under the lock as the participant that something was granted to, if this process still is it then: it may
+    /// have waited for the lock for long, in a thread of the background too.
+    pub(crate) fn locked_as<T>(
+        &self,
+        grantee: Grantee,
+        patience: u64,
+        act: impl FnOnce(&Engine<'_, Machine>, &mut Guard<'_, Machine>, u64) -> Result<T, Fault>,
+    ) -> Result<T, Trouble> {
+        let done = self.locked_within(patience, |engine, guard, now| {
+            grantee.is_us(self.segment()).then(|| act(engine, guard, now)).transpose()
+        })?;
+        done.ok_or(Trouble::Returned)
     }
 
     /// The same for what does not always depend on the time: reading the clock is most of what a short act costs.
@@ -220,15 +249,16 @@ impl LimitSet {
         }
     }
 
+    /// Looks at every slot for a dead owner.
     pub(crate) fn sweep(&self) -> Result<Swept, Trouble> {
-        self.sweep_within(self.segment().patience())
+        self.sweep_within(self.segment().patience(), Reach::ALL)
     }
 
-    pub(crate) fn sweep_within(&self, patience: u64) -> Result<Swept, Trouble> {
+    pub(crate) fn sweep_within(&self, patience: u64, reach: Reach) -> Result<Swept, Trouble> {
         let segment = self.segment();
         let me = segment.participant().map_err(attach_trouble)?;
         let deadline = clock::monotonic().saturating_add(patience);
-        let swept = self.engine().sweep(me, deadline, &self.clock());
+        let swept = self.engine().sweep_in(me, reach, deadline, &self.clock());
         let looked = swept.and_then(|swept| segment.view().look_at_name().map(|()| swept));
         let swept = looked.map_err(|fault| self.trouble(fault))?;
         events::swept(self, &swept);

@@ -3,20 +3,22 @@
 use std::time::Duration;
 
 use crate::api::acquisition::Acquisition;
-use crate::api::error::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble};
+use crate::api::error::{AcquireError, RunError, Statuses, Trouble};
 use crate::api::request::Request;
 use crate::api::set::LimitSet;
-use crate::api::stats::Stats;
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
-use crate::protocol::NEVER;
+use crate::protocol::Reach;
 use crate::shared::deferred;
 use crate::shared::events;
+use crate::shared::grantee::Grantee;
 use crate::shared::interrupt::Interrupt;
+use crate::shared::late::deadline;
 use crate::shared::ops::{Granted, attach_trouble};
 use crate::sys::clock;
 
-/// How long somebody whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer
-/// than any lock is held by a process that runs, and than it takes to notice that its holder has died.
+/// How long a caller whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer than it
+/// takes to notice that the lock's holder has died. A holder that gets no processor for so long makes the caller late, and
+/// nothing worse: the set is called unavailable only when the set's own patience has ended.
 pub(crate) const LAST_LOCK: Duration = Duration::from_millis(50);
 
 impl LimitSet {
@@ -41,12 +43,13 @@ impl LimitSet {
         self.acquire_within(&request.into(), None)
     }
 
-    /// As [`acquire`](Self::acquire), for at most `timeout`; if the lock of the set is stuck, some 50 ms more. Enrolling,
-    /// at the first use after a fork, has its own [`patience`](crate::SegmentOptions::patience).
+    /// As [`acquire`](Self::acquire), for at most `timeout`; if another process keeps the lock of the set, some 50 ms more.
+    /// Enrolling, at the first use after a fork, has its own [`patience`](crate::SegmentOptions::patience).
     ///
     /// # Errors
     ///
-    /// [`AcquireError::TimedOut`] after `timeout`, with who holds what; else as `acquire`.
+    /// [`AcquireError::TimedOut`] after `timeout`, with who holds what; also if the lock of the set was not to be had for so
+    /// long, whatever the set's [policy](crate::OnUnavailable) is. Else as `acquire`.
     pub fn acquire_timeout<'r>(
         &self,
         request: impl Into<Request<'r>>,
@@ -123,15 +126,8 @@ impl LimitSet {
                 Ok(ask.acquisition(self, &granted))
             }
             Ok(None) => self.wait_in_order(ask, timeout, since),
-            Err(trouble) => self.on_trouble(trouble, ask.label),
+            Err(trouble) => self.on_first_trouble(trouble, timeout, ask.label),
         }
-    }
-
-    /// How long the first look waits for the lock, in nanoseconds.
-    #[inline]
-    pub(crate) fn first_patience(&self, timeout: Option<Duration>) -> u64 {
-        let most = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
-        most.min(self.segment().patience())
     }
 
     /// The same for those who do not get it at once.
@@ -160,8 +156,17 @@ impl LimitSet {
         shares_doorbell: bool,
     ) -> Result<Result<Joined, AcquireError>, Trouble> {
         let since = since.unwrap_or_else(clock::monotonic);
-        let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
-        let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
+        let deadline = deadline(since, timeout);
+        let entered = self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }));
+        let entered = match entered {
+            Ok(entered) => entered,
+            Err(trouble) => {
+                let late = self.late(&trouble, since, deadline).ok_or(trouble)?;
+                events::refused(self, ask.label, &late);
+                return Ok(Err(late));
+            }
+        };
+        let refusal = match entered {
             Ok(Entered::Granted { ticket, admitted }) => {
                 events::granted(self, ask.label, ticket);
                 return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted }))));
@@ -213,6 +218,8 @@ enum Outcome {
     Waiting,
     Granted,
     Refused(Statuses),
+    /// The place is another waiter's by now.
+    Lost,
     /// Time is up, and the queue was left; with how many others came first, and how long the set still pauses.
     Late(Statuses, u64, Option<u64>),
 }
@@ -270,6 +277,9 @@ impl Waiting {
         let now = clock::monotonic();
         let is_late = now >= self.deadline;
         let left = self.deadline.saturating_sub(now).max(clock::nanos(LAST_LOCK));
+        if is_late && !is_interrupted {
+            self.sweep_at_last(set, wants);
+        }
         let looked = set.locked_within(left.min(set.segment().patience()), |engine, guard, now| {
             let statuses = |guard: &_| {
                 let judged = engine.judge(guard, wants, now)?;
@@ -279,6 +289,7 @@ impl Waiting {
             Ok(match look {
                 Look::Granted => Outcome::Granted,
                 Look::Refused => Outcome::Refused(statuses(guard)?),
+                Look::Lost => Outcome::Lost,
                 Look::Waiting if !is_late && !is_interrupted => Outcome::Waiting,
                 Look::Waiting => {
                     let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
@@ -294,7 +305,9 @@ impl Waiting {
             Ok(Outcome::Late(..)) if !is_late => Some(Err(AcquireError::Interrupted)),
             Ok(Outcome::Late(statuses, ahead, paused)) => {
                 let paused = paused.map(Duration::from_nanos);
-                Some(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead, paused)))))
+                Some(Err(AcquireError::TimedOut(Box::new(
+                    set.timed_out(self.since, statuses, ahead, paused),
+                ))))
             }
             Ok(Outcome::Granted) => {
                 let Place { ticket, admitted, .. } = self.place;
@@ -305,10 +318,35 @@ impl Waiting {
                 // It was impossible only for a while, and the place is gone.
                 _ => self.rejoin(set, ask),
             },
+            // This process became another participant while it waited.
+            Ok(Outcome::Lost) => self.rejoin(set, ask),
             Err(trouble) => {
                 self.abandon(set, ask);
-                Some(set.on_trouble(trouble, ask.label))
+                Some(self.on_trouble(set, ask, trouble))
             }
+        }
+    }
+
+    /// Before a waiter gives up: returns what dead processes hold of what it wants, which may be all that it waits for.
+    /// The error would name them. It names every holder, so here too every holder is looked at.
+    fn sweep_at_last(&self, set: &LimitSet, wants: &Wants) {
+        let permits = wants.demand() & set.engine().holdings().permits;
+        if permits != 0 && set.segment().is_shared() {
+            // A lock that is busy, or a set that was removed, is found by the look that follows.
+            let _ = set.sweep_within(clock::nanos(LAST_LOCK), Reach::holders_of(permits));
+        }
+    }
+
+    /// What trouble means to a caller that has waited in the queue.
+    fn on_trouble(
+        &self,
+        set: &LimitSet,
+        ask: &Ask<'_>,
+        trouble: Trouble,
+    ) -> Result<Acquisition, AcquireError> {
+        match set.late(&trouble, self.since, self.deadline) {
+            Some(late) => Err(late),
+            None => set.on_trouble(trouble, ask.label),
         }
     }
 
@@ -325,16 +363,25 @@ impl Waiting {
             }
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
             Ok(Err(statuses)) => Err(statuses.into_refusal()),
-            Err(trouble) => set.on_trouble(trouble, ask.label),
+            Err(trouble) => self.on_trouble(set, ask, trouble),
         })
     }
 
-    /// Leaves the queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so when
-    /// it can.
+    /// The participant whose place it is.
+    pub(crate) fn grantee(&self) -> Grantee {
+        Grantee::new(self.place.owner)
+    }
+
+    /// Leaves the queue and gives back what was granted meanwhile, if this process still is the participant that waits.
+    /// If the lock is stuck, another thread does so when it can.
     pub(crate) fn abandon(&self, set: &LimitSet, ask: &Ask<'_>) {
+        let grantee = self.grantee();
+        if !grantee.is_us(set.segment()) {
+            return;
+        }
         let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
         let leave = move |set: &LimitSet, patience| {
-            set.locked_within(patience, |engine, guard, now| {
+            set.locked_as(grantee, patience, |engine, guard, now| {
                 if engine.leave(guard, &mut place.clone(), &wants, now)? != Look::Granted {
                     return Ok(());
                 }
@@ -345,37 +392,6 @@ impl Waiting {
         // Nobody is left to tell.
         let _ = set.or_in_background_within(clock::nanos(deferred::DROP_PATIENCE), leave);
     }
-
-    fn timed_out(
-        &self,
-        set: &LimitSet,
-        statuses: Statuses,
-        ahead: u64,
-        cooling_down: Option<Duration>,
-    ) -> TimedOut {
-        let waited = Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
-        let in_the_way: Vec<_> =
-            statuses.iter().filter(|it| !it.passed).map(|it| it.key.to_owned()).collect();
-        // It may have opened the set more than once.
-        let me = (u64::from(std::process::id()), clock::pid_namespace());
-        let participants = Stats::read(set.segment().view(), set.keys()).map(|stats| stats.participants);
-        let mut holders = Vec::new();
-        for it in participants.unwrap_or_default() {
-            for (key, amount) in it.holds.into_iter().filter(|(key, _)| in_the_way.contains(key)) {
-                holders.push(Holder {
-                    pid: it.info.as_ref().map_or(0, |info| info.pid),
-                    command: it.info.as_ref().map_or_else(String::new, |info| info.command.clone()),
-                    is_this_process: it
-                        .info
-                        .as_ref()
-                        .is_some_and(|info| (info.pid, info.pid_namespace) == me),
-                    key,
-                    amount,
-                });
-            }
-        }
-        TimedOut { waited, statuses, ahead, cooling_down, holders }
-    }
 }
 
 #[cfg(test)]
@@ -385,6 +401,7 @@ mod tests {
 
     use super::*;
     use crate::format::waiters::WaiterWord;
+    use crate::protocol::NEVER;
     use crate::{ResourceLimit, Started};
 
     const HOUR: Duration = Duration::from_secs(3_600);

@@ -73,13 +73,13 @@ impl<M: Method> Operations for Alone<M> {
         M::reset(rule, &words, now)
     }
     fn acquire(&self, rule: &Rule, words: &Words, now: u64, amount: u64) -> Verdict {
-        math::acquire::<M>(rule, &words, now, amount)
+        algorithm::acquire::<M>(rule, &words, now, amount)
     }
     fn refund(&self, rule: &Rule, words: &Words, now: u64, amount: u64) -> (u64, Changes) {
-        math::refund::<M>(rule, &words, now, amount)
+        algorithm::refund::<M>(rule, &words, now, amount)
     }
     fn adjust(&self, rule: &Rule, words: &Words, now: u64, delta: i64) -> Changes {
-        math::adjust::<M>(rule, &words, now, delta)
+        algorithm::adjust::<M>(rule, &words, now, delta)
     }
     fn available(&self, rule: &Rule, words: &Words, now: u64) -> i64 {
         M::available(rule, &words, now)

@@ -35,12 +35,12 @@ impl LimitSet {
         match self.enter_at_once(wants, u64::MAX, self.first_patience(timeout)) {
             Ok(Some(granted)) => {
                 events::granted(self, request.name(), granted.ticket);
-                over.held.begin(wants, u64::MAX, &self.keys().table, &granted);
+                over.held.begin(wants, u64::MAX, self, &granted);
                 Ok(true)
             }
             Ok(None) => Ok(false),
             Err(trouble) => {
-                *over = self.on_trouble(trouble, request.name())?;
+                *over = self.on_first_trouble(trouble, timeout, request.name())?;
                 Ok(true)
             }
         }
