@@ -90,6 +90,9 @@ codes! {
     /// The handle belongs to the parent process.
     Forked = 23, "forked", 500, 1, false;
 
+    /// The handle was returned when the process took its lent slot lock back.
+    Returned = 24, "returned", 500, 1, false;
+
     /// The item was finished before.
     Spent = 30, "spent", 500, 1, false;
     /// The acquisition has nothing of that limit.

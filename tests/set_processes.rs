@@ -27,7 +27,7 @@ use support::{listen, say};
 
 fn main() {
     support::main(
-        &[("user", user_role), ("forked", forked::role)],
+        &[("user", user_role), ("forked", forked::role), ("dropper", stuck::dropper_role)],
         vec![
             ("another_process_sees_the_limits_and_the_config", others::attaching),
             ("another_process_shares_every_number", others::sharing),
@@ -38,6 +38,14 @@ fn main() {
                 others::file,
             ),
             ("the_permits_of_the_dead_return_before_anybody_is_denied_them", deaths::next_denial),
+            (
+                "a_refusal_within_the_slice_of_the_sleepers_returns_the_permits_of_a_killed_process",
+                deaths::within_a_slice,
+            ),
+            (
+                "a_waiter_without_time_gets_the_permits_of_a_killed_process_and_never_names_it",
+                deaths::at_the_last_moment,
+            ),
             ("between_two_sweeps_the_dead_are_told_and_can_be_reaped_at_once", deaths::reaping),
             ("a_dry_run_does_not_count_what_the_dead_held", deaths::checking),
             ("who_takes_the_slot_of_the_dead_returns_what_they_held", deaths::successor),
@@ -46,6 +54,7 @@ fn main() {
             ("under_allow_a_stuck_set_lets_requests_pass_marked_and_counted", stuck::allowed),
             ("what_is_ended_while_the_lock_is_stuck_is_not_lost", || stuck::ending(stuck::End::GoesOn)),
             ("nor_if_the_stuck_holder_dies", || stuck::ending(stuck::End::Dies)),
+            ("one_thread_returns_all_that_is_dropped_while_the_lock_is_stuck", stuck::one_thread),
             ("an_inherited_acquisition_is_inert_in_a_child", || forked::in_a_worker("inert")),
             ("so_it_is_in_a_child_of_an_anonymous_set", || forked::in_a_worker("inert_anonymous")),
             ("a_child_takes_part_on_its_own", || forked::in_a_worker("own")),

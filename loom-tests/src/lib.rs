@@ -40,16 +40,23 @@
 //!            sleeper_gets_its_permit           a permit given back finds who sleeps for it
 //!            sleepers_get_their_permits        … all of them
 //!            recovery_rings, adoption_rings    … also if a stranger returned it for the dead
+//! windows    windows_take_turns                sweeps that ask about few slots leave none out
+//!            holders_take_turns                … nor a holder of a semaphore
+//!            last_sweep_serves_the_waiter      a waiter that gives up first gets what a dead holder left
 //! at_once    at_once_balances                  asking and giving back without a guard: nothing half done
 //!            at_once_passes_nobody_over        … and who waits is not forgotten
 //! queue      waiter_gets_its_grant             who waits is granted what is given back, and told
 //!            waiters_are_served_in_order       … in the order of arrival
 //!            newcomer_does_not_overtake        … and not who did not wait
+//!            covered_newcomer_delays_nobody    … unless it leaves every waiter what it asked for
 //!            timeout_against_grant             who gives up has it or has left
 //!            cancel_passes_the_grant_on        … and what it leaves goes to the next
 //!            the_dead_pass_their_turn_on       … also if it was killed, or who granted
 //!            the_dead_come_in_pairs            … or both
 //!            recovery_rings_waiters            who was granted by the dead is told by the living
+//! recovery   recovery_is_recovered             … also if the process that recovers the lock is killed
+//!            moved_alarm_is_recovered          a waiter whose alarm has moved is told, whoever is killed
+//!            collecting_passes_the_alarm_on    … and tells the next one of its process in the end
 //! rejudge    removal_ends_waiting              nobody sleeps in a set that was removed
 //!            removal_finds_used_entries        … in whatever entry
 //!            removal_rings_participants        … or behind whatever doorbell
@@ -85,7 +92,9 @@
 //!            taker_hears_that_the_pause_is_over … or for the end of a pause
 //!            taker_hears_that_all_is_over      nobody waits for items that will not come
 //!            collector_hears_that_all_is_over  … nor leaves before the last result
-//!            one_ring_tells_all                one doorbell for all of them loses none
+//!            rings_find_whom_they_help         a ring wakes one waiter, whom it helps
+//!            leaving_taker_rings_on            … and if that one leaves, the next
+//!            takers_ring_on                    … and if more is there, the next, too
 //!            removal_ends_waiting_for_work     nobody waits in a set that was removed
 //! ```
 //!

@@ -10,14 +10,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use limitset::engine::{Items, Waiters};
-use limitset::protocol::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
+use limitset::engine::{Items, Waiters, WorkBell};
+use limitset::protocol::{Block, Env, NEVER, Participant, Slots, Waited, Waiting, Wakes};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread::{JoinHandle, spawn, yield_now};
 
 use crate::mutant::Mutant;
 use crate::sleepers::Sleepers;
-use crate::sweep::Scenario;
+use crate::sweep::{ROLES, Scenario};
 
 /// How sleeps end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Sleep {
     UntilAlarm,
     /// For the lock until news, for the doorbell only by a wake.
     LockUntilNews,
+    /// For the lock until news, for the doorbell by a wake or an alarm.
+    DoorbellUntilAlarm,
 }
 
 /// How big a world is, and what its words are at first.
@@ -91,17 +93,23 @@ pub struct World {
     change: AtomicU64,
     closed: AtomicU64,
     last_sweep: AtomicU64,
+    sweep_cost: AtomicU64,
+    sweep_cursor: AtomicU64,
     steals: AtomicU64,
     rollbacks: AtomicU64,
     deposed: AtomicU64,
     journal: Vec<AtomicU64>,
     words: Vec<AtomicU64>,
+    /// What the pairs of light and heavy fences order, a cell for each role.
+    barriers: Vec<AtomicU32>,
     lock_sleepers: Sleepers,
     doorbell_sleepers: Sleepers,
     /// The doorbells of waiters, and those of participants.
     bells: Vec<AtomicU32>,
     shared_bells: Vec<AtomicU32>,
-    /// Those asleep on the former, then on the latter.
+    /// Those of the work queue.
+    work_bells: Vec<AtomicU32>,
+    /// Those asleep on each of them, in this order.
     bell_sleepers: Vec<Sleepers>,
     entry_words: usize,
     entries: Vec<AtomicU64>,
@@ -128,6 +136,7 @@ impl World {
     pub fn with_work(scenario: Scenario, shape: Shape<'_>, queue: Queue, bytes: Bytes) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
         let shared = if queue.is_shared { shape.slots as usize } else { 0 };
+        let work = if bytes.items > 0 { WorkBell::ALL.len() } else { 0 };
         Arc::new(Self {
             scenario,
             sleep: shape.sleep,
@@ -139,16 +148,20 @@ impl World {
             change: zero(),
             closed: zero(),
             last_sweep: zero(),
+            sweep_cost: zero(),
+            sweep_cursor: zero(),
             steals: zero(),
             rollbacks: zero(),
             deposed: zero(),
             journal: (0..2 * shape.changes).map(|_| zero()).collect(),
             words: shape.words.iter().map(|value| AtomicU64::new(*value)).collect(),
+            barriers: (0..ROLES).map(|_| AtomicU32::new(0)).collect(),
             lock_sleepers: Sleepers::new(),
             doorbell_sleepers: Sleepers::new(),
             bells: (0..queue.waiters).map(|_| AtomicU32::new(0)).collect(),
             shared_bells: (0..shared).map(|_| AtomicU32::new(0)).collect(),
-            bell_sleepers: (0..queue.waiters + shared).map(|_| Sleepers::new()).collect(),
+            work_bells: (0..work).map(|_| AtomicU32::new(0)).collect(),
+            bell_sleepers: (0..queue.waiters + shared + work).map(|_| Sleepers::new()).collect(),
             entry_words: queue.entry_words,
             entries: (0..queue.waiters * queue.entry_words).map(|_| zero()).collect(),
             instant: std::sync::atomic::AtomicU64::new(0),
@@ -220,7 +233,7 @@ impl World {
     }
 
     fn tell_sleepers(&self) {
-        if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm | Sleep::LockUntilNews) {
+        if self.sleep != Sleep::Slices && self.sleep != Sleep::DoorbellUntilWoken {
             self.lock_sleepers.tell();
         }
         if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm) {
@@ -236,7 +249,7 @@ impl World {
 
     /// Whether sleeps end by the clock.
     pub fn has_alarms(&self) -> bool {
-        self.sleep == Sleep::UntilAlarm
+        matches!(self.sleep, Sleep::UntilAlarm | Sleep::DoorbellUntilAlarm)
     }
 
     /// What the clock reads.
@@ -288,12 +301,14 @@ impl World {
             change: &self.change,
             closed: &self.closed,
             last_sweep: &self.last_sweep,
+            sweep_cost: &self.sweep_cost,
+            sweep_cursor: &self.sweep_cursor,
             steals: &self.steals,
             rollbacks: &self.rollbacks,
             deposed: &self.deposed,
             journal: &self.journal,
             words: &self.words,
-            bells: [&self.bells, &self.shared_bells],
+            bells: [&self.bells, &self.shared_bells, &self.work_bells],
         }
     }
 }
@@ -366,7 +381,7 @@ impl<'w> LoomEnv<'w> {
             _ if is_lock => Some(&world.lock_sleepers),
             _ if std::ptr::eq(word, &world.doorbell) => Some(&world.doorbell_sleepers),
             _ => {
-                let mut bells = world.bells.iter().chain(&world.shared_bells);
+                let mut bells = world.bells.iter().chain(&world.shared_bells).chain(&world.work_bells);
                 bells.position(|bell| std::ptr::eq(word, bell)).map(|place| &world.bell_sleepers[place])
             }
         }
@@ -415,15 +430,26 @@ impl Env for LoomEnv<'_> {
         }
     }
 
-    /// What the pair of fences promises, on both sides.
+    /// Orders this role against heavy fences, and against nothing else: each role has a cell of its own, which only heavy
+    /// fences of other roles touch. So two light fences share no cell, and no order.
     fn light_fence(&self) {
-        if !self.is_idle(&self.world.sleepers) {
-            self.fence(SeqCst);
+        if !self.is_idle(&self.world.sleepers) && self.takes_place() {
+            self.world.barriers[self.role as usize].fetch_add(0, AcqRel);
         }
     }
 
+    /// Touches the cell of every other role once. A light fence that comes before is seen from here on; one that comes
+    /// after sees what came before this. The first fence says what the cells are given and the last takes over what they
+    /// held, so that a heavy fence hands nothing from one light fence to another.
     fn heavy_fence(&self) {
-        self.light_fence();
+        if !self.is_idle(&self.world.sleepers) && self.takes_place() {
+            fence(SeqCst);
+            let cells = self.world.barriers.iter().enumerate();
+            for (_, cell) in cells.filter(|(role, _)| *role != self.role as usize) {
+                cell.fetch_add(0, Relaxed);
+            }
+            fence(SeqCst);
+        }
     }
 
     fn rest(&self, _: u32) {
@@ -454,12 +480,9 @@ impl Env for LoomEnv<'_> {
         }
     }
 
-    fn wake_one(&self, word: &AtomicU32) {
-        if self.takes_place()
-            && let Some(sleepers) = self.sleepers(word)
-        {
-            sleepers.wake_one();
-        }
+    fn wake_one(&self, word: &AtomicU32) -> bool {
+        // Where sleeps end by themselves, it is as if somebody had heard it.
+        !self.takes_place() || self.sleepers(word).is_none_or(Sleepers::wake_one)
     }
 
     fn wake_all(&self, word: &AtomicU32) {
@@ -474,12 +497,18 @@ impl Env for LoomEnv<'_> {
         self.takes_place() && lock.compare_exchange(mine, 0, Release, Relaxed).is_ok()
     }
 
-    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
+    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32, wakes: Wakes) -> bool {
         // One operation: no kill comes between.
-        if self.takes_place() {
-            lock.store(0, Release);
-            if let Some(sleepers) = self.sleepers(doorbell) {
+        if !self.takes_place() {
+            return true;
+        }
+        lock.store(0, Release);
+        match (self.sleepers(doorbell), wakes) {
+            (None, _) => true,
+            (Some(sleepers), Wakes::One) => sleepers.wake_one(),
+            (Some(sleepers), Wakes::All) => {
                 sleepers.wake_all();
+                true
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
 
 use loom_tests::models::{
-    at_once, cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore, work,
+    at_once, cooldown, enrolment, journal, lock, queue, reader, recovery, rejudge, semaphore, windows, work,
 };
 use loom_tests::mutant::CONTROL;
 
@@ -126,6 +126,21 @@ fn adoption_rings() {
 }
 
 #[test]
+fn windows_take_turns() {
+    windows::windows_take_turns(CONTROL);
+}
+
+#[test]
+fn holders_take_turns() {
+    windows::holders_take_turns(CONTROL);
+}
+
+#[test]
+fn last_sweep_serves_the_waiter() {
+    windows::last_sweep_serves_the_waiter(CONTROL);
+}
+
+#[test]
 fn at_once_balances() {
     at_once::at_once_balances(CONTROL);
 }
@@ -168,6 +183,11 @@ fn recovery_rings_waiters() {
 #[test]
 fn newcomer_does_not_overtake() {
     queue::newcomer_does_not_overtake(CONTROL);
+}
+
+#[test]
+fn lost_place_is_left_alone() {
+    queue::lost_place_is_left_alone(CONTROL);
 }
 
 #[test]
@@ -346,8 +366,18 @@ fn collector_hears_that_all_is_over() {
 }
 
 #[test]
-fn one_ring_tells_all() {
-    work::one_ring_tells_all(CONTROL);
+fn rings_find_whom_they_help() {
+    work::rings_find_whom_they_help(CONTROL);
+}
+
+#[test]
+fn leaving_taker_rings_on() {
+    work::leaving_taker_rings_on(CONTROL);
+}
+
+#[test]
+fn takers_ring_on() {
+    work::takers_ring_on(CONTROL);
 }
 
 #[test]
@@ -358,4 +388,24 @@ fn removal_ends_waiting_for_work() {
 #[test]
 fn recovery_rings_takers() {
     work::recovery_rings_takers(CONTROL);
+}
+
+#[test]
+fn recovery_is_recovered() {
+    recovery::recovery_is_recovered(CONTROL);
+}
+
+#[test]
+fn moved_alarm_is_recovered() {
+    recovery::moved_alarm_is_recovered(CONTROL);
+}
+
+#[test]
+fn collecting_passes_the_alarm_on() {
+    recovery::collecting_passes_the_alarm_on(CONTROL);
+}
+
+#[test]
+fn covered_newcomer_delays_nobody() {
+    queue::covered_newcomer_delays_nobody(CONTROL);
 }

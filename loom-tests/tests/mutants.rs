@@ -48,6 +48,7 @@ const FALSE_ALARM: Sign = Sign::Broken("a whole block was called DamagedJournal"
 const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are");
 const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
 const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
+const PASSED_OVER: Sign = Sign::Broken("sweeps passed a dead participant over");
 const PLACE_LOST: Sign = Sign::Broken("not all entries are free");
 const IN_A_PAUSE: Sign = Sign::Broken("somebody was admitted in a pause");
 const NOT_THAT_PAUSE: Sign = Sign::Broken("the pause is not that of the reports");
@@ -90,6 +91,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("lock_wake_lost", "journal_all_or_none_three", Sign::Deadlock),
     ("unlock_without_fence", "lock_loses_no_wake", Sign::Deadlock),
     ("sleeper_without_fence", "lock_loses_no_wake", Sign::Deadlock),
+    ("two_light_fences", "lock_loses_no_wake", Sign::Deadlock),
     ("waiters_forgotten", "lock_excludes_three", Sign::Deadlock),
     ("debt_forgotten", "giving_up_strands_nobody", Sign::Deadlock),
     ("doorbell_not_rung", "adoption_rings", Sign::Deadlock),
@@ -98,6 +100,10 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("sleepers_bit_trusted", "recovery_rings", Sign::Deadlock),
     ("taken_not_counted", "permits_balance", OVER_ADMITTED),
     ("returned_twice", "permits_return_once", MISCOUNTED),
+    ("cursor_lost", "windows_take_turns", PASSED_OVER),
+    ("cursor_lost", "holders_take_turns", PASSED_OVER),
+    ("returned_twice", "holders_take_turns", MISCOUNTED),
+    ("queue_overlooked", "last_sweep_serves_the_waiter", Sign::Broken("gave up")),
     ("unlock_without_release", "timeout_against_grant", DAMAGED),
     ("lock_without_acquire", "cancel_passes_the_grant_on", DAMAGED),
     ("no_journal", "timeout_against_grant", MISCOUNTED),
@@ -122,7 +128,14 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("queue_not_served", "successor_serves_waiters", Sign::Deadlock),
     ("queue_overlooked", "refund_is_granted", Sign::Deadlock),
     ("newcomer_first", "newcomer_does_not_overtake", Sign::Broken("a newcomer overtook")),
+    ("newcomer_first", "covered_newcomer_delays_nobody", Sign::Broken("a newcomer overtook")),
+    ("queued_units_overlooked", "covered_newcomer_delays_nobody", Sign::Broken("a newcomer overtook")),
+    ("thief_rings_nobody", "recovery_is_recovered", Sign::Deadlock),
+    ("thief_rings_nobody", "moved_alarm_is_recovered", Sign::Deadlock),
+    ("pending_rings_overlooked", "moved_alarm_is_recovered", Sign::Deadlock),
+    ("bell_not_rung", "collecting_passes_the_alarm_on", Sign::Deadlock),
     ("newcomer_first", "waiters_are_served_in_order", Sign::Broken("was served before ticket")),
+    ("place_not_compared", "lost_place_is_left_alone", Sign::Deadlock),
     ("remover_without_fence", "removal_ends_waiting", Sign::Deadlock),
     ("remover_without_fence", "removal_finds_used_entries", Sign::Deadlock),
     ("waiter_without_fence", "removal_ends_waiting", Sign::Deadlock),
@@ -158,13 +171,15 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("attempt_not_counted", "parked_items_are_handed_out_once", Sign::Broken("counts are lost")),
     ("no_journal", "parked_items_are_handed_out_once", Sign::Broken("is not as long as it says")),
     ("bell_after_look", "taker_hears_of_the_push", Sign::Deadlock),
-    ("sleepers_bit_trusted", "recovery_rings_takers", Sign::Deadlock),
-    ("doorbell_wake_lost", "pusher_hears_of_room", Sign::Deadlock),
+    ("thief_rings_nobody", "recovery_rings_takers", Sign::Deadlock),
+    ("bell_wake_lost", "pusher_hears_of_room", Sign::Deadlock),
     ("bell_after_look", "collector_hears_of_the_result", Sign::Deadlock),
-    ("doorbell_not_rung", "taker_hears_that_the_pause_is_over", Sign::Deadlock),
+    ("bell_not_rung", "taker_hears_that_the_pause_is_over", Sign::Deadlock),
     ("owner_of_item_unknown", "taker_hears_that_all_is_over", Sign::Deadlock),
-    ("doorbell_not_rung", "collector_hears_that_all_is_over", Sign::Deadlock),
-    ("doorbell_wakes_one", "one_ring_tells_all", Sign::Deadlock),
+    ("bell_not_rung", "collector_hears_that_all_is_over", Sign::Deadlock),
+    ("bell_wake_lost", "rings_find_whom_they_help", Sign::Deadlock),
+    ("woken_rings_nobody", "leaving_taker_rings_on", Sign::Deadlock),
+    ("woken_rings_nobody", "takers_ring_on", Sign::Deadlock),
     ("work_bell_without_acquire", "removal_ends_waiting_for_work", Sign::Deadlock),
 ];
 
@@ -178,6 +193,7 @@ const CONTROLS: &[&str] = &[
     "adoption_rings",
     "cancel_passes_the_grant_on",
     "the_dead_pass_their_turn_on",
+    "lost_place_is_left_alone",
     "removal_ends_waiting",
     "removal_rings_participants",
     "reports_pause_once",

@@ -43,7 +43,7 @@ impl From<Admission> for Charged {
 }
 
 /// Acquires without waiting; `keep` is how the acquisition keeps its set.
-fn try_now<'s, S: Borrow<LimitSet>>(
+pub(crate) fn try_now<'s, S: Borrow<LimitSet>>(
     set: &'s LimitSet,
     request: &Request<'_>,
     keep: impl Fn(&'s LimitSet) -> S,
@@ -283,7 +283,8 @@ impl LimitSet {
         let since = timeout.map(|_| clock::monotonic());
         let fast = self.shared().try_fast(ask, self.shared().first_lock_timeout(timeout));
         let label = || request.name();
-        let joined = ladder::climb(self.shared(), ask, label, fast, |it| it.join(timeout, since, true))?;
+        let joined =
+            ladder::climb(self.shared(), ask, label, timeout, fast, |it| it.join(timeout, since, true))?;
         Ok(match joined {
             Joined::Admitted(admission) => Started::Granted(admission.hold(self.clone(), ask)),
             Joined::Waiting(waiter) => {
@@ -324,7 +325,7 @@ impl LimitSet {
             // The shortest way.
             let ask = payment(wants);
             let fast = set.try_fast_plain(ask);
-            let admission = ladder::climb(set, ask, || resolved.label(), fast, Ladder::decide)?;
+            let admission = ladder::climb(set, ask, || resolved.label(), None, fast, Ladder::decide)?;
             return Ok(Admission::into(admission));
         }
         let mut scratch = Wants::none();

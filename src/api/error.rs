@@ -10,6 +10,7 @@ use crate::code::Code;
 
 use crate::api::request::BadRequest;
 use crate::api::status::{Denial, LimitStatus, Statuses};
+use crate::segment::grantee::Void;
 use crate::shared::error::{Unavailable, from_set_error};
 use crate::shared::wait::Holder;
 
@@ -70,6 +71,10 @@ pub enum AcquireError {
     /// The acquisition that was to get more belongs to the process that forked this one.
     #[error("this acquisition was made before a fork and belongs to the parent process: acquire anew")]
     Forked,
+    /// The acquisition that was to get more was returned when this process [took a lent slot lock
+    /// back](crate::LentLife::release).
+    #[error("this acquisition was returned when the process took its lent slot lock back: acquire anew")]
+    Returned,
     /// The set is private memory of the process that forked this one.
     #[error(
         "this set is private to the process that made it, and this is a forked child: open one by name, or anonymous"
@@ -92,6 +97,7 @@ impl AcquireError {
             Self::Unavailable(why) => why.code(),
             Self::Removed => Code::Removed,
             Self::Forked => Code::Forked,
+            Self::Returned => Code::Returned,
             Self::NotShared => Code::NotShared,
         }
     }
@@ -115,6 +121,9 @@ pub struct TimedOut {
     pub waited: Duration,
     /// How the limits stood to the request in the end.
     pub statuses: Statuses,
+    /// The process that held the set's lock when time was up: then the set could not be asked at all, and there are no
+    /// statuses. 0 if its number is not known.
+    pub lock_holder: Option<u64>,
     /// How many others still waited before this one, for the same limits.
     pub ahead: u64,
     /// How long the set would still have admitted nobody, if it was [cooling down](AcquireError::CoolingDown).
@@ -133,6 +142,11 @@ impl TimedOut {
 impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing granted in {:?}", self.waited)?;
+        match self.lock_holder {
+            Some(0) => f.write_str(": another process held the lock of the set all the time")?,
+            Some(pid) => write!(f, ": process {pid} held the lock of the set all the time")?,
+            None => {}
+        }
         if let Some(LimitStatus { key, requested, available, .. }) = self.bottleneck() {
             write!(f, ": {requested} of {key:?} wanted, {available} available")?;
         }
@@ -185,6 +199,9 @@ pub enum UsageError {
     /// The acquisition belongs to the process that forked this one.
     #[error("this acquisition was made before a fork and belongs to the parent process")]
     Forked,
+    /// The acquisition was returned when this process [took a lent slot lock back](crate::LentLife::release).
+    #[error("this acquisition was returned when the process took its lent slot lock back: acquire anew")]
+    Returned,
     /// The set could not be asked.
     #[error("the limits could not be told: {0}")]
     Unavailable(Box<Unavailable>),
@@ -204,6 +221,7 @@ impl UsageError {
             Self::TooMuch { .. } => Code::TooMuch,
             Self::Unreported { .. } => Code::Unreported,
             Self::Forked => Code::Forked,
+            Self::Returned => Code::Returned,
             Self::Unavailable(why) => why.code(),
             Self::Removed => Code::Removed,
         }
@@ -264,6 +282,25 @@ pub enum RunError<E> {
     Body(E),
 }
 
-from_set_error!(AcquireError, NotShared);
-from_set_error!(ManageError, NotShared);
-from_set_error!(UsageError, Forked);
+from_set_error!(AcquireError, NotShared, Returned);
+// Managing a set needs no handle, so none is ever returned.
+from_set_error!(ManageError, NotShared, Removed);
+from_set_error!(UsageError, Forked, Returned);
+
+impl From<Void> for AcquireError {
+    fn from(void: Void) -> Self {
+        match void {
+            Void::Forked => Self::Forked,
+            Void::Returned => Self::Returned,
+        }
+    }
+}
+
+impl From<Void> for UsageError {
+    fn from(void: Void) -> Self {
+        match void {
+            Void::Forked => Self::Forked,
+            Void::Returned => Self::Returned,
+        }
+    }
+}

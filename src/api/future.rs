@@ -15,7 +15,6 @@ use crate::engine::Wants;
 use crate::shared::acquire::Ask;
 use crate::shared::helper_thread::{self, Sleep, Ticket};
 use crate::shared::wait::Waiter;
-use crate::sys::fork;
 
 /// What came of [`LimitSet::start_acquire`].
 #[derive(Debug)]
@@ -43,8 +42,6 @@ enum State {
         waiter: Waiter,
         /// Where the helper knows it by; gone once it has been woken. None before it is polled.
         ticket: Option<Ticket>,
-        /// The process that it belongs to.
-        epoch: u64,
     },
     Over,
 }
@@ -70,7 +67,7 @@ impl AcquireFuture {
     ) -> Self {
         let mut future = Self::new(set, Ok(ask.wants.clone()), ask.owing, label);
         future.timeout = timeout;
-        future.state = State::Waiting { waiter, ticket: None, epoch: fork::epoch() };
+        future.state = State::Waiting { waiter, ticket: None };
         future
     }
 
@@ -100,7 +97,7 @@ impl AcquireFuture {
         };
         match helper_thread::watch(self.set.shared(), Sleep::of(&waiter), context.waker()) {
             Ok(ticket) => {
-                self.state = State::Waiting { waiter, ticket: Some(ticket), epoch: fork::epoch() };
+                self.state = State::Waiting { waiter, ticket: Some(ticket) };
                 Poll::Pending
             }
             Err(error) => {
@@ -147,7 +144,12 @@ impl Future for AcquireFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if matches!(this.state, State::Waiting { epoch, .. } if epoch != fork::epoch()) {
+        if let State::Waiting { waiter, ticket } = &this.state
+            && !waiter.grantee().is_us(this.set.segment())
+        {
+            if let Some(ticket) = ticket {
+                helper_thread::forget(ticket);
+            }
             // The place in the queue is the parent's; this process asks for its own.
             this.state = State::New;
         }
@@ -165,9 +167,7 @@ impl Future for AcquireFuture {
 
 impl Drop for AcquireFuture {
     fn drop(&mut self) {
-        if let (State::Waiting { waiter, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
-            && *epoch == fork::epoch()
-        {
+        if let (State::Waiting { waiter, ticket }, Ok(ask)) = (&self.state, self.ask()) {
             if let Some(ticket) = ticket {
                 helper_thread::forget(ticket);
             }

@@ -9,9 +9,10 @@ use crate::api::acquisition::Acquisition;
 use crate::api::error::{AcquireError, TimedOut};
 use crate::api::set::LimitSet;
 use crate::api::status::Statuses;
+use crate::protocol::NEVER;
 use crate::shared::SharedSet;
-use crate::shared::acquire::{Ask, Decision, Enqueued, Grant};
-use crate::shared::error::{OnUnavailable, SetError};
+use crate::shared::acquire::{Ask, Decision, Enqueued, Grant, Judgement};
+use crate::shared::error::{OnUnavailable, SetError, Unavailable};
 use crate::shared::events;
 use crate::shared::interrupt::Interrupt;
 use crate::shared::wait::{Late, Polled, Waiter};
@@ -54,13 +55,14 @@ pub(crate) fn climb<'a, T: From<Admission>>(
     set: &'a Arc<SharedSet>,
     ask: Ask<'a>,
     label: impl FnOnce() -> Option<&'a str>,
+    timeout: Option<Duration>,
     fast: Result<Option<Grant>, SetError>,
     go_on: impl FnOnce(Ladder<'a>) -> Result<T, AcquireError>,
 ) -> Result<T, AcquireError> {
     match fast {
         Ok(Some(grant)) => Ok(T::from(Ladder { set, ask, label: label() }.granted(grant))),
         Ok(None) => go_on(Ladder { set, ask, label: label() }),
-        Err(error) => Ok(T::from(Ladder { set, ask, label: label() }.unavailable(error)?)),
+        Err(error) => Ok(T::from(Ladder { set, ask, label: label() }.first_failure(error, timeout)?)),
     }
 }
 
@@ -71,7 +73,7 @@ pub(crate) fn now<'a>(
     ask: Ask<'a>,
     label: impl FnOnce() -> Option<&'a str>,
 ) -> Result<Admission, AcquireError> {
-    climb(set, ask, label, set.try_fast(ask, set.lock_timeout()), Ladder::decide)
+    climb(set, ask, label, None, set.try_fast(ask, set.lock_timeout()), Ladder::decide)
 }
 
 /// Decides a request that waits for its answer.
@@ -85,7 +87,7 @@ pub(crate) fn wait<'a>(
     // The wait for the lock counts, too.
     let since = timeout.map(|_| clock::monotonic());
     let fast = set.try_fast(ask, set.first_lock_timeout(timeout));
-    climb(set, ask, label, fast, |ladder| ladder.block(timeout, since))
+    climb(set, ask, label, timeout, fast, |ladder| ladder.block(timeout, since))
 }
 
 /// A request that the fast path did not answer.
@@ -122,7 +124,7 @@ impl Ladder<'_> {
         loop {
             if let Err(error) = waiter.sleep(self.set, interrupt) {
                 waiter.leave(self.set, self.ask);
-                return self.unavailable(error);
+                return self.late_or_unavailable(error, waiter.times());
             }
             if let Some(answer) = self.poll(&mut waiter, interrupt.is_some_and(Interrupt::is_raised)) {
                 return answer;
@@ -143,7 +145,10 @@ impl Ladder<'_> {
             Ok(Enqueued::Waiting(waiter)) => return Ok(Joined::Waiting(waiter)),
             Ok(Enqueued::Denied(judgement)) => Statuses::new(self.set, judgement).into_refusal(),
             Ok(Enqueued::QueueFull) => queue_full(self.set),
-            Err(error) => return self.unavailable(error).map(Joined::Admitted),
+            Err(error) => {
+                let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
+                return self.late_or_unavailable(error, (since, deadline)).map(Joined::Admitted);
+            }
         };
         Err(self.refused(refusal))
     }
@@ -166,7 +171,7 @@ impl Ladder<'_> {
             Ok(Polled::TimedOut(late)) => timed_out(self.set, late),
             Err(error) => {
                 waiter.leave(self.set, self.ask);
-                return Some(self.unavailable(error));
+                return Some(self.late_or_unavailable(error, waiter.times()));
             }
         };
         Some(Err(self.refused(refusal)))
@@ -176,6 +181,39 @@ impl Ladder<'_> {
     fn granted(self, grant: Grant) -> Admission {
         events::granted(self.set, self.label, grant.ticket);
         Admission::Granted(grant)
+    }
+
+    /// Answers a caller whose first attempt failed. It waited for the lock exactly as long as its timeout lets it.
+    #[cold]
+    fn first_failure(self, error: SetError, timeout: Option<Duration>) -> Result<Admission, AcquireError> {
+        let since = clock::monotonic().saturating_sub(self.set.first_lock_timeout(timeout));
+        let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
+        self.late_or_unavailable(error, (since, deadline))
+    }
+
+    /// Answers a caller that could not get the lock. If its own time is up, it is late, whatever the policy is for a set that
+    /// cannot be asked: this set might have answered.
+    pub(crate) fn late_or_unavailable(
+        self,
+        error: SetError,
+        (since, deadline): (u64, u64),
+    ) -> Result<Admission, AcquireError> {
+        let now = clock::monotonic();
+        match error {
+            SetError::Unavailable(Unavailable::LockTimeout(holder)) if now >= deadline => {
+                let waited = Duration::from_nanos(now.saturating_sub(since));
+                let judgement = Judgement { judged: Box::default(), since: now };
+                Err(self.refused(AcquireError::TimedOut(Box::new(TimedOut {
+                    waited,
+                    statuses: Statuses::new(self.set, judgement),
+                    lock_holder: Some(holder.pid),
+                    ahead: 0,
+                    cooling_down: None,
+                    holders: Vec::new(),
+                }))))
+            }
+            error => self.unavailable(error),
+        }
     }
 
     /// Applies the policy for a set that cannot be asked.
@@ -242,7 +280,14 @@ fn timed_out(set: &SharedSet, late: Late) -> AcquireError {
     let statuses = Statuses::new(set, judgement);
     let missing: Vec<_> = statuses.iter().filter(|it| !it.passed).map(|it| it.key.to_owned()).collect();
     let holders = set.holders(&missing);
-    AcquireError::TimedOut(Box::new(TimedOut { waited, statuses, ahead, cooling_down, holders }))
+    AcquireError::TimedOut(Box::new(TimedOut {
+        waited,
+        statuses,
+        lock_holder: None,
+        ahead,
+        cooling_down,
+        holders,
+    }))
 }
 
 #[cfg(test)]

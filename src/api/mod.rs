@@ -15,7 +15,7 @@
 //! slot_handoff   a command that keeps its participant alive
 //! ```
 
-mod acquire;
+pub(crate) mod acquire;
 pub(crate) mod acquisition;
 pub(crate) mod admin;
 pub(crate) mod builder;

@@ -1,9 +1,9 @@
 //! Changing a set as a whole: reset, reconfigure, move the clock, mend what a power failure tore.
 
-use super::Engine;
+use super::{Engine, WorkBell};
 use crate::algorithm::Rule;
 use crate::format::state::{LimitWord, RuleWord, StateMap};
-use crate::protocol::{Env, Fault, Guard};
+use crate::protocol::{Env, Fault, Guard, Wakes};
 
 /// Where a manual clock stops, after 292 years: behind it a window would end before it begins.
 const END_OF_TIME: u64 = 1 << 63;
@@ -121,8 +121,8 @@ impl<E: Env> Engine<'_, E> {
         change.commit();
         let now = self.now(guard, 0)?;
         self.serve(guard, u64::MAX, now)?;
-        guard.ring();
-        Ok(())
+        // Delayed items may be due.
+        self.ring_work(guard, WorkBell::Takers, Wakes::One)
     }
 
     /// When nobody else is attached: a rate that has decided about an instant that is yet to come was torn by a

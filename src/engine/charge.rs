@@ -75,7 +75,8 @@ impl<E: Env> Engine<'_, E> {
         let is_possible = judged.iter().all(|it| it.standing != Standing::Never);
         let in_order = self.table.order == Order::Arrival;
         let gate = if mask == 0 { None } else { self.gate(guard, now)? };
-        let is_waited_for = in_order && self.waited_for(guard, mask)? != 0;
+        let is_waited_for =
+            in_order && self.waited_for(guard, mask)? != 0 && !self.leaves_enough(guard, wants, now)?;
         if let Some(at) = gate.filter(|_| is_possible)
             && (!is_waited_for || self.paused_until(guard, now)?.is_some())
         {

@@ -8,12 +8,15 @@
 //! at_once  what there is to do nearly always
 //! queue    who waits, and in which order
 //! serve    grants on their behalf
+//! wake     which waiters are woken, also after a death
 //! wait     join the queue, sleep, look, leave
 //! cooldown pause together, resume slowly
 //! give     refund, charge more, release, cancel
 //! items    items of work: states, lists, bytes
+//! delayed  those that are put off: a heap
 //! work     hand them out, take them back, park them
 //! collect  results, dead letters, what the dead had
+//! bells    who is woken when something of that changes
 //! manage   reset, reconfigure, move the clock, mend
 //! reap     return what the dead held
 //! models   a set for model checks
@@ -43,6 +46,7 @@ pub use self::refund::Charge;
 pub use self::table::Table;
 pub use self::waiters::list::Waiters;
 pub use self::waiters::wait::{Entered, Look, Patience, Place, Time};
+pub use self::work::bells::{Watch, WorkBell};
 pub use self::work::items::{Items, Lease, Part, Reason};
 pub use self::work::lease::{Pushed, Taken, Verdict};
 pub use self::work::results::{Collected, Finishes};
@@ -92,8 +96,11 @@ impl<'a, E: Env> Engine<'a, E> {
     #[inline(always)]
     pub fn begin(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
         guard.begin_whole()?;
-        // Who died may have done so between a grant and the ring that tells of it.
-        if guard.is_stolen() { self.ring_all() } else { Ok(()) }
+        if guard.is_stolen() {
+            self.recover_queue(guard).and_then(|()| self.ring_work_bells(guard))
+        } else {
+            Ok(())
+        }
     }
 
     /// The instant of a decision: what the clock reads, in set time, and never before the last decision.

@@ -22,8 +22,8 @@ pub(crate) struct Definition {
 /// The order in which waiters are granted their requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// In order of arrival among requests for the same limits. No request starves, and new requests queue
-    /// behind waiting ones.
+    /// Whoever came first, among those who want the same limits: nobody starves, and newcomers queue up. A newcomer need not
+    /// if every limit that it wants has enough left afterwards for all who wait for it: then it delays nobody.
     #[default]
     Arrival,
     /// Any request that fits. Small requests pass large ones, and new requests pass waiters. Large requests

@@ -14,6 +14,7 @@ use thiserror::Error;
 
 pub use self::description::{BadDescription, PoolDescription};
 pub use self::source::{AnyLimits, Sharing};
+use crate::api::acquire::try_now;
 use crate::api::acquisition::Acquisition;
 use crate::api::builder::OpenError;
 use crate::api::error::AcquireError;
@@ -174,7 +175,7 @@ impl LimitPool {
         let request = request.into();
         match self.balance {
             Balance::FirstFree => self.first_free(&request).map_err(|(_, refusal)| refusal),
-            _ => self.in_turn(|set| set.try_acquire(request.clone())),
+            _ => self.in_turn(|set| try_now(set, &request, LimitSet::clone)),
         }
     }
 
@@ -246,7 +247,7 @@ impl LimitPool {
         let mut best: Option<(usize, AcquireError)> = None;
         for index in self.turns() {
             let Some(set) = self.sets.get(index) else { continue };
-            match self.counted(index, set.try_acquire(request.clone())) {
+            match self.counted(index, try_now(set, request, LimitSet::clone)) {
                 None => {}
                 Some(Ok(acquisition)) => return Ok(acquisition),
                 Some(Err(refusal))

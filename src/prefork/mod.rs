@@ -59,8 +59,8 @@ pub enum PreforkError {
     Limits(#[from] PoolError),
     /// The process has other threads. A fork copies only the calling thread, but the locks of all threads as they are.
     #[error(
-        "cannot fork: this process has {found} other threads, and a fork would copy none of them but every lock they \
-        hold; fork before starting threads, start workers by StartBy::Exec, or allow it with allow_threads"
+        "this process has {found} other threads, and a fork would copy none of them but every lock they hold: fork \
+        before starting threads, or start workers by StartBy::Exec"
     )]
     Threads {
         /// The number of other threads.
@@ -136,12 +136,11 @@ pub struct Report {
 /// one. A worker that dies is replaced, with a delay if it ran only briefly. If this process dies, its workers stop. It
 /// returns an error instead of forking while there are other threads; see also `docs/caveats.md`.
 ///
-/// ```
+/// ```standalone_crate
 /// use limitset::{CallLimit, LimitSet, Prefork};
 ///
 /// let limits = LimitSet::builder().limit(CallLimit::per_hour(3)).open_anonymous()?;
 /// let workers = Prefork::new(2).limits(&limits);
-/// # let workers = workers.allow_threads(true); // the test's own
 /// let report = workers.run(|worker| {
 ///     for _ in 0..2 {
 ///         // Four calls are requested in all, and three are granted.
@@ -163,7 +162,6 @@ pub struct Prefork {
     stable_after: Duration,
     give_up_after: u32,
     drain_time: Duration,
-    allow_threads: bool,
     on_exit: Box<dyn Fn(&WorkerExit)>,
 }
 
@@ -180,7 +178,6 @@ impl Prefork {
             stable_after: Duration::from_secs(10),
             give_up_after: 100,
             drain_time: Duration::from_secs(30),
-            allow_threads: false,
             on_exit: Box::new(|_| {}),
         }
     }
@@ -228,14 +225,7 @@ impl Prefork {
         self
     }
 
-    /// Allows forks while other threads run, now or when a worker is replaced. This is safe only if the workers need
-    /// nothing that those threads may have locked.
-    pub fn allow_threads(mut self, yes: bool) -> Self {
-        self.allow_threads = yes;
-        self
-    }
-
-    /// Sets a function that is called for every worker that ends.
+    /// Called for every worker that ends.
     pub fn on_exit(mut self, tell: impl Fn(&WorkerExit) + 'static) -> Self {
         self.on_exit = Box::new(tell);
         self
@@ -355,23 +345,27 @@ impl Prefork {
     /// worker.
     fn as_worker(&self) -> Result<Option<(Worker, u32)>, PreforkError> {
         static IS_WORKER: AtomicBool = AtomicBool::new(false);
-        let Some(order) = std::env::var_os(WORKER_VARIABLE).filter(|_| self.start_by == StartBy::Exec) else {
-            return Ok(None);
-        };
-        let order = order.to_string_lossy();
-        let parse = || {
-            let mut parts = order.splitn(4, ':');
-            let index = parts.next()?.parse::<usize>().ok()?;
-            let supervisor = parts.next()?.parse().map(Pid::from_raw).ok()?;
-            let grace = parts.next()?.parse::<u32>().ok()?;
-            Some((index, supervisor, grace, parts.next()?.parse::<PoolDescription>().ok()?))
-        };
-        let bad = || PreforkError::Order { found: order.clone().into_owned() };
-        let (index, supervisor, grace, description) = parse().ok_or_else(bad)?;
-        // The variable was inherited from a parent that was a worker, or `run` is called a second time.
-        if supervisor != getppid() || IS_WORKER.swap(true, Relaxed) {
+        if self.start_by != StartBy::Exec {
             return Ok(None);
         }
+        // Taken out, so that commands which this process starts do not inherit it.
+        let Some(order) = process::take_variable(WORKER_VARIABLE) else { return Ok(None) };
+        let order = order.to_string_lossy();
+        let (supervisor, rest) = order.split_once(':').unwrap_or((&order, ""));
+        // First whose order it is: one that a parent of ours got, from whatever version, is none of our business. Or it is
+        // ours, and was carried out a while ago.
+        let is_ours = supervisor.parse().is_ok_and(|supervisor| Pid::from_raw(supervisor) == getppid());
+        if !is_ours || IS_WORKER.swap(true, Relaxed) {
+            return Ok(None);
+        }
+        let parse = || {
+            let mut parts = rest.splitn(3, ':');
+            let index = parts.next()?.parse::<usize>().ok()?;
+            let grace = parts.next()?.parse::<u32>().ok()?;
+            Some((index, grace, parts.next()?.parse::<PoolDescription>().ok()?))
+        };
+        let bad = || PreforkError::Order { found: order.clone().into_owned() };
+        let (index, grace, description) = parse().ok_or_else(bad)?;
         let limits: LimitPool = description.attach()?.for_worker(index);
         Ok(Some((Worker { index, limits }, grace)))
     }

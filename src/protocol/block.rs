@@ -22,7 +22,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use super::env::{Env, Waited, Waiting};
+use super::env::{Env, Waited, Waiting, Wakes};
 use super::guard::{Guard, How, Taken};
 use super::owner::{Participant, slot_of};
 use super::slots::Slots;
@@ -79,7 +79,11 @@ pub struct Block<'a, E: Env> {
     pub closed: &'a E::U64,
     /// The instant of the last sweep for dead participants.
     pub last_sweep: &'a E::U64,
-    /// Statistics: locks taken from dead holders.
+    /// How long the last sweep took; see [`sweep`](super::sweep).
+    pub sweep_cost: &'a E::U64,
+    /// The slot that the last sweep ended at.
+    pub sweep_cursor: &'a E::U64,
+    /// Statistics: locks taken from the dead.
     pub steals: &'a E::U64,
     /// Statistics: unfinished transactions rolled back.
     pub rollbacks: &'a E::U64,
@@ -89,9 +93,9 @@ pub struct Block<'a, E: Env> {
     pub journal: &'a [E::U64],
     /// The words that the lock guards.
     pub words: &'a [E::U64],
-    /// The doorbells, besides the block's own, that unlocking may ring: those of waiters, and of
-    /// participants.
-    pub bells: [&'a [E::U32]; 2],
+    /// Where the doorbells are that unlocking may ring, besides its own: of waiters, of participants, and those that many
+    /// share (of a work queue).
+    pub bells: [&'a [E::U32]; 3],
 }
 
 /// A doorbell besides the block's own.
@@ -101,6 +105,9 @@ pub enum Bell {
     Waiter(usize),
     /// The doorbell with this index among those of participants.
     Participant(usize),
+    /// The same among those that many share. Bit 0 of such a word says that somebody may sleep on it; the rest counts
+    /// changes.
+    Shared(usize),
 }
 
 impl<E: Env> Clone for Block<'_, E> {
@@ -160,7 +167,8 @@ impl<'a, E: Env> Locked<'a, E> {
 impl<'a, E: Env> Block<'a, E> {
     /// Returns this block in another environment, for example one that counts operations or tampers with one.
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
-        let Self { lock, sleepers, doorbell, change, closed, last_sweep, .. } = self;
+        let Self { lock, sleepers, doorbell, change, closed, .. } = self;
+        let Self { last_sweep, sweep_cost, sweep_cursor, .. } = self;
         let Self { steals, rollbacks, deposed, journal, words, bells, .. } = self;
         Block {
             env,
@@ -171,6 +179,8 @@ impl<'a, E: Env> Block<'a, E> {
             change,
             closed,
             last_sweep,
+            sweep_cost,
+            sweep_cursor,
             steals,
             rollbacks,
             deposed,
@@ -182,10 +192,11 @@ impl<'a, E: Env> Block<'a, E> {
 
     /// Returns a doorbell other than the block's own, if it exists.
     pub fn bell(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
-        let [waiters, participants] = self.bells;
+        let [waiters, participants, shared] = self.bells;
         let (words, index) = match bell {
             Bell::Waiter(index) => (waiters, index),
             Bell::Participant(index) => (participants, index),
+            Bell::Shared(index) => (shared, index),
         };
         words.get(index).ok_or_else(|| out_of_range(index, words.len()))
     }
@@ -340,7 +351,57 @@ impl<'a, E: Env> Block<'a, E> {
         Ok(doorbell)
     }
 
-    /// Changes a doorbell other than the block's own, and wakes its sleepers.
+    /// Changes a doorbell that many share; true if somebody may sleep on it. The mark that says so stays when one sleeper
+    /// is woken, because others may sleep on.
+    pub(super) fn turn_shared(&self, doorbell: &E::U32, wakes: Wakes) -> bool {
+        let kept = if wakes == Wakes::One { u32::MAX } else { !1 };
+        let mut seen = self.env.load32(doorbell, Relaxed);
+        while let Err(now) = self.env.cas32(doorbell, seen, (seen & kept).wrapping_add(2), Release) {
+            seen = now;
+        }
+        seen & 1 != 0
+    }
+
+    /// Wakes sleepers on a doorbell that was changed.
+    pub(super) fn wake(&self, doorbell: &E::U32, wakes: Wakes) {
+        match wakes {
+            Wakes::All => self.env.wake_all(doorbell),
+            Wakes::One => {
+                if !self.env.wake_one(doorbell) {
+                    self.unmark(doorbell);
+                }
+            }
+        }
+    }
+
+    /// Takes back the mark that somebody sleeps on a doorbell, after a wake that met no sleeper. A sleeper that came in
+    /// between is woken, and marks the doorbell again.
+    #[cold]
+    pub(super) fn unmark(&self, doorbell: &E::U32) {
+        if self.turn_shared(doorbell, Wakes::All) {
+            self.env.wake_all(doorbell);
+        }
+    }
+
+    /// Rings a doorbell that many share, without the lock or before it is freed.
+    pub(crate) fn ring_shared(&self, bell: Bell, wakes: Wakes) -> Result<(), Fault> {
+        let doorbell = self.bell(bell)?;
+        if self.turn_shared(doorbell, wakes) {
+            self.wake(doorbell, wakes);
+        }
+        Ok(())
+    }
+
+    /// The same after the death of a participant that may have changed the doorbell and owed the wake-up: what the mark
+    /// says does not count.
+    pub(crate) fn ring_shared_again(&self, bell: Bell, wakes: Wakes) -> Result<(), Fault> {
+        let doorbell = self.bell(bell)?;
+        self.turn_shared(doorbell, wakes);
+        self.wake(doorbell, wakes);
+        Ok(())
+    }
+
+    /// Lets sleepers on another doorbell look again.
     pub(crate) fn ring_other(&self, bell: Bell) -> Result<(), Fault> {
         self.env.wake_all(self.turn_other(bell)?);
         Ok(())
@@ -356,15 +417,11 @@ impl<'a, E: Env> Block<'a, E> {
         self.env.fence(SeqCst);
         self.turn_doorbell();
         self.env.wake_all(self.doorbell);
-    }
-
-    /// Returns true for one caller per `interval`, which then sweeps for dead participants.
-    pub fn sweep_is_due(&self, interval: u64) -> bool {
-        let now = self.env.now();
-        let last = self.env.load64(self.last_sweep, Relaxed);
-        // A stamp from the future (another boot, a damaged word) must not stop sweeps.
-        let due = now.abs_diff(last) >= interval;
-        due && self.env.cas64(self.last_sweep, last, now, Relaxed).is_ok()
+        let [_, _, shared] = self.bells;
+        for doorbell in shared {
+            self.turn_shared(doorbell, Wakes::All);
+            self.env.wake_all(doorbell);
+        }
     }
 }
 

@@ -20,7 +20,16 @@ pub enum Waited {
     SliceOver,
 }
 
-/// The environment of the protocol.
+/// How many sleepers a ring wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakes {
+    /// One; who it is does not matter.
+    One,
+    /// All.
+    All,
+}
+
+/// The world of the protocol.
 ///
 /// The protocol hands words back to the environment for each operation, so that a wrapper can count, weaken,
 /// drop or kill any single one of them.
@@ -60,17 +69,17 @@ pub trait Env {
 
     /// Sleeps while `word` is `seen`, at most one slice and not beyond `deadline`.
     fn wait(&self, what: Waiting, word: &Self::U32, seen: u32, deadline: u64) -> Waited;
-    /// Wakes one sleeper on `word`.
-    fn wake_one(&self, word: &Self::U32);
+    /// Wakes one sleeper on `word`; false if there was none.
+    fn wake_one(&self, word: &Self::U32) -> bool;
     /// Wakes all sleepers on `word`.
     fn wake_all(&self, word: &Self::U32);
     /// Frees a lock whose word is `mine`, with release ordering. Returns false, without a change, if the word
     /// is anything else. Only the holder changes the word of a held lock, so a load followed by a store is as
     /// good as one step.
     fn free(&self, lock: &Self::U32, mine: u32) -> bool;
-    /// Frees a held lock with release ordering, and wakes all sleepers on `doorbell`. It is one step: no
-    /// death can come between the parts.
-    fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32);
+    /// Frees a lock that is held, with release ordering, and wakes sleepers on `doorbell`; false if there were none. One
+    /// step: no death comes between the parts.
+    fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32, wakes: Wakes) -> bool;
 
     /// Returns true only if certainly no living participant owns the slot.
     ///

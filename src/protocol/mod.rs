@@ -12,8 +12,9 @@
 //! guard      the lock, held; unlocking
 //! journal    transactions: all or none, across a death at any instruction; recovery
 //! snapshot   reading a block without its lock
-//! holdings   what each participant holds; returning the holdings of dead participants
-//! semaphore  permits that never outlive their holder
+//! sweep      which slots are asked about, and how often
+//! holdings   who holds how much; returning what the dead held
+//! semaphore  permits that outlive nobody
 //! ```
 //!
 //! Other processes write the shared words: indices are checked at each use, arithmetic saturates or is
@@ -28,9 +29,10 @@ pub mod owner;
 pub mod semaphore;
 pub mod slots;
 pub mod snapshot;
+pub mod sweep;
 
 pub use block::{Bell, Block, Fault, Locked, Until};
-pub use env::{Env, Waited, Waiting};
+pub use env::{Env, Waited, Waiting, Wakes};
 pub use guard::{Guard, Taken};
 pub use holdings::Holdings;
 pub(crate) use journal::Progress;
@@ -38,6 +40,7 @@ pub use journal::Transaction;
 pub use owner::Participant;
 pub use semaphore::{Semaphore, Take};
 pub use slots::Slots;
+pub use sweep::Reach;
 
 /// A deadline that never comes.
 pub const NEVER: u64 = u64::MAX;

@@ -5,6 +5,7 @@ use thiserror::Error;
 use crate::code::Code;
 
 use crate::api::error::{ManageError, UsageError};
+use crate::segment::grantee::Void;
 use crate::shared::error::{Unavailable, from_set_error};
 
 /// Why an operation on a [`WorkQueue`](crate::WorkQueue), or on one of its items, failed.
@@ -41,8 +42,11 @@ pub enum QueueError {
     /// The outcome of the item was recorded before.
     #[error("the outcome of this item was recorded before: an item is finished only once")]
     Spent,
-    /// This process does not hold the item any more.
-    #[error("this process does not hold this item any more: another program has changed the segment")]
+    /// This process does not hold the item, or the acquisition, any more.
+    #[error(
+        "this process does not hold this any more: it was returned when the process took its lent slot lock back, or \
+         another program has changed the segment; take another item"
+    )]
     NotHeld,
     /// The item, or the acquisition, belongs to the process that forked this one.
     #[error("this was taken before a fork and belongs to the parent process: take another item")]
@@ -81,7 +85,16 @@ impl QueueError {
     }
 }
 
-from_set_error!(QueueError, NotShared);
+from_set_error!(QueueError, NotShared, NotHeld);
+
+impl From<Void> for QueueError {
+    fn from(void: Void) -> Self {
+        match void {
+            Void::Forked => Self::Forked,
+            Void::Returned => Self::NotHeld,
+        }
+    }
+}
 
 impl From<ManageError> for QueueError {
     fn from(error: ManageError) -> Self {
@@ -98,6 +111,7 @@ impl From<UsageError> for QueueError {
         match error {
             UsageError::Unavailable(why) => Self::Unavailable(why),
             UsageError::Forked => Self::Forked,
+            UsageError::Returned => Self::NotHeld,
             _ => Self::Removed,
         }
     }

@@ -13,10 +13,11 @@ use std::time::Duration;
 use super::op::{Collect, Drain, Op, Push, Take};
 use super::wait::Polled;
 use super::{Finished, QueueError, WorkItem, WorkQueue};
-use crate::engine::Finishes;
+use crate::engine::{Finishes, Watch};
 use crate::protocol::NEVER;
+use crate::segment::grantee::Grantee;
 use crate::shared::helper_thread::{self, Doorbell, Sleep, Ticket};
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 impl WorkQueue {
     /// Adds an item, as [`push`](Self::push), without blocking the thread; see [`take_async`](Self::take_async). A
@@ -138,7 +139,7 @@ futures! {
 }
 
 /// A future that waits for an operation.
-struct Waiter<W> {
+struct Waiter<W: Op> {
     queue: WorkQueue,
     op: W,
     timeout: Option<Duration>,
@@ -148,11 +149,11 @@ struct Waiter<W> {
 enum State {
     New,
     Waiting {
-        deadline: u64,
+        watch: Watch,
         /// Identifies this waiter to the helper thread, until it is woken.
         ticket: Ticket,
-        /// The fork epoch of the process with that helper thread.
-        epoch: u64,
+        /// The participant that waits.
+        owner: Grantee,
     },
     Over,
 }
@@ -173,37 +174,41 @@ impl<W: Op> Waiter<W> {
     }
 
     fn poll(&mut self, context: &Context<'_>) -> Poll<Result<W::Output, QueueError>> {
-        let deadline = match &self.state {
-            State::New => self.timeout.map_or(NEVER, clock::deadline),
-            State::Waiting { deadline, ticket, epoch } => {
-                // In a forked child the ticket belongs to the parent's helper thread: poll here and get a new one.
-                let is_ours = *epoch == fork::epoch();
+        let mut watch = match &self.state {
+            State::New => Watch { deadline: self.timeout.map_or(NEVER, clock::deadline), alarm: None },
+            State::Waiting { watch, ticket, owner } => {
+                // In a forked child the ticket and the alarm are the parent's, and this future has to poll here, too.
+                let is_ours = owner.is_us(self.queue.set.segment());
                 if is_ours && helper_thread::is_asleep(self.queue.set.shared(), ticket, context.waker()) {
                     return Poll::Pending;
                 }
-                *deadline
+                Watch { alarm: watch.alarm.filter(|_| is_ours), ..*watch }
             }
             State::Over => return Poll::Pending,
         };
-        match self.look(deadline, context) {
-            Ok(Ok(ticket)) => {
-                self.state = State::Waiting { deadline, ticket, epoch: fork::epoch() };
+        match self.start(&mut watch, context) {
+            Ok(Progress::Asleep(ticket)) => {
+                let owner = Grantee::now(self.queue.set.segment());
+                self.state = State::Waiting { watch, ticket, owner };
                 Poll::Pending
             }
-            Ok(Err(got)) => self.end(Ok(got)),
-            Err(error) => self.end(Err(error)),
+            Ok(Progress::Ready(output)) => self.end(Ok(output)),
+            Err(error) => {
+                self.queue.leave(W::BELL, &watch, &error);
+                self.end(Err(error))
+            }
         }
     }
 
-    /// Polls the queue. If that finds nothing, registers the waker with the helper thread.
-    fn look(&self, deadline: u64, context: &Context<'_>) -> Result<Result<Ticket, W::Output>, QueueError> {
+    /// Polls the queue; sleeps from then on if there is nothing.
+    fn start(&self, watch: &mut Watch, context: &Context<'_>) -> Result<Progress<W::Output>, QueueError> {
         self.op.check(&self.queue)?;
-        let (seen, wakes_at) = match self.queue.poll(&self.op, deadline)? {
-            Polled::Ready(got) => return Ok(Err(got)),
+        let (seen, wakes_at) = match self.queue.poll(&self.op, watch)? {
+            Polled::Ready(output) => return Ok(Progress::Ready(output)),
             Polled::Pending { seen, until } => (seen, until),
         };
-        let sleep = Sleep { on: Doorbell::Work, seen, wakes_at };
-        Ok(Ok(helper_thread::watch(self.queue.set.shared(), sleep, context.waker())?))
+        let sleep = Sleep { on: Doorbell::Work(W::BELL), seen, wakes_at };
+        Ok(Progress::Asleep(helper_thread::watch(self.queue.set.shared(), sleep, context.waker())?))
     }
 
     fn end(&mut self, answer: Result<W::Output, QueueError>) -> Poll<Result<W::Output, QueueError>> {
@@ -212,12 +217,22 @@ impl<W: Op> Waiter<W> {
     }
 }
 
-impl<W> Drop for Waiter<W> {
+impl<W: Op> Drop for Waiter<W> {
     fn drop(&mut self) {
-        if let State::Waiting { ticket, epoch, .. } = &self.state
-            && *epoch == fork::epoch()
+        if let State::Waiting { watch, ticket, owner } = &self.state
+            && owner.is_us(self.queue.set.segment())
         {
-            helper_thread::forget(ticket);
+            let was_asleep = helper_thread::forget(ticket);
+            if !was_asleep || watch.alarm.is_some() {
+                self.queue.set.shared().ring_on(W::BELL, watch);
+            }
         }
     }
+}
+
+/// What one poll of a future has come to.
+enum Progress<T> {
+    Ready(T),
+    /// The helper thread wakes the future.
+    Asleep(Ticket),
 }

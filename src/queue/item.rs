@@ -9,10 +9,11 @@ use crate::api::acquisition::Acquisition;
 use crate::api::set::LimitSet;
 use crate::engine::{Collected, Lease, Part, Reason, Verdict};
 use crate::limit::GivingUp;
+use crate::segment::grantee::Grantee;
 use crate::shared::admin::Pause;
 use crate::shared::deferred::DROP_LOCK_TIMEOUT;
 use crate::shared::events;
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 /// A work item, held by this process until it records the outcome. If the item is dropped, or lost by a panic, or if
 /// the process is killed, the item goes to another worker and the attempt counts. In a forked child it is inert.
@@ -37,14 +38,14 @@ pub struct Finished {
 struct Held {
     set: LimitSet,
     lease: Lease,
-    /// The fork epoch of the process that holds the item.
-    epoch: u64,
+    /// The participant that it was handed out to.
+    to: Grantee,
     is_spent: bool,
 }
 
 impl Held {
     fn new(set: LimitSet, lease: Lease) -> Self {
-        Self { set, lease, epoch: fork::epoch(), is_spent: false }
+        Self { set, lease, to: Grantee::new(lease.owner), is_spent: false }
     }
 
     fn read(&self, part: Part, bytes: usize) -> Result<Vec<u8>, QueueError> {
@@ -52,9 +53,7 @@ impl Held {
     }
 
     fn check(&self) -> Result<(), QueueError> {
-        if self.epoch != fork::epoch() {
-            return Err(QueueError::Forked);
-        }
+        self.to.check(self.set.segment())?;
         if self.is_spent { Err(QueueError::Spent) } else { Ok(()) }
     }
 

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{Finished, QueueError, WorkItem, WorkQueue, check_length};
-use crate::engine::{Finishes, Lease, Pushed, Taken};
+use crate::engine::{Finishes, Lease, Pushed, Taken, Watch, WorkBell};
 use crate::protocol::NEVER;
 use crate::shared::SharedSet;
 use crate::shared::error::SetError;
@@ -22,6 +22,8 @@ pub(super) trait Op {
     type Found;
     /// The value that the caller gets.
     type Output;
+    /// The doorbell that rings when a poll may succeed.
+    const BELL: WorkBell;
 
     /// Checks the arguments before the queue is polled.
     fn check(&self, _: &WorkQueue) -> Result<(), QueueError> {
@@ -29,7 +31,12 @@ pub(super) trait Op {
     }
 
     /// Polls the queue. Takes the item that it finds.
-    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Self::Found>, SetError>;
+    fn poll(
+        &self,
+        set: &SharedSet,
+        watch: &mut Watch,
+        lock_timeout: u64,
+    ) -> Result<Step<Self::Found>, SetError>;
 
     /// Makes the caller's value from the one that was found.
     fn output(queue: &WorkQueue, found: Self::Found) -> Result<Self::Output, QueueError>;
@@ -53,12 +60,13 @@ pub(super) struct Drain;
 impl Op for Push<'_> {
     type Found = Pushed;
     type Output = ();
+    const BELL: WorkBell = WorkBell::Pushers;
 
     fn check(&self, queue: &WorkQueue) -> Result<(), QueueError> {
         check_length("an item", &self.payload, queue.shape.payload_bytes)
     }
 
-    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Pushed>, SetError> {
+    fn poll(&self, set: &SharedSet, _: &mut Watch, lock_timeout: u64) -> Result<Step<Pushed>, SetError> {
         Ok(match set.push_item(self.id, &self.payload, lock_timeout)? {
             Pushed::Full => Step::Pending(NEVER),
             done => Step::Ready(done),
@@ -73,9 +81,15 @@ impl Op for Push<'_> {
 impl Op for Take {
     type Found = Option<Lease>;
     type Output = Option<WorkItem>;
+    const BELL: WorkBell = WorkBell::Takers;
 
-    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Option<Lease>>, SetError> {
-        set.take_item(lock_timeout).map(step)
+    fn poll(
+        &self,
+        set: &SharedSet,
+        watch: &mut Watch,
+        lock_timeout: u64,
+    ) -> Result<Step<Option<Lease>>, SetError> {
+        set.take_item(watch, lock_timeout).map(step)
     }
 
     fn output(queue: &WorkQueue, found: Option<Lease>) -> Result<Option<WorkItem>, QueueError> {
@@ -86,8 +100,14 @@ impl Op for Take {
 impl Op for Collect {
     type Found = Option<Lease>;
     type Output = Option<Finished>;
+    const BELL: WorkBell = WorkBell::Collectors;
 
-    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<Option<Lease>>, SetError> {
+    fn poll(
+        &self,
+        set: &SharedSet,
+        _: &mut Watch,
+        lock_timeout: u64,
+    ) -> Result<Step<Option<Lease>>, SetError> {
         set.collect_item(self.0, lock_timeout).map(step)
     }
 
@@ -99,8 +119,9 @@ impl Op for Collect {
 impl Op for Drain {
     type Found = ();
     type Output = ();
+    const BELL: WorkBell = WorkBell::Drainers;
 
-    fn poll(&self, set: &SharedSet, lock_timeout: u64) -> Result<Step<()>, SetError> {
+    fn poll(&self, set: &SharedSet, _: &mut Watch, lock_timeout: u64) -> Result<Step<()>, SetError> {
         let is_over = set.unfinished_items(lock_timeout)? == 0;
         Ok(if is_over { Step::Ready(()) } else { Step::Pending(NEVER) })
     }
@@ -114,6 +135,6 @@ fn step(taken: Taken) -> Step<Option<Lease>> {
     match taken {
         Taken::Item(lease) => Step::Ready(Some(lease)),
         Taken::Over => Step::Ready(None),
-        Taken::NotNow { look_at } => Step::Pending(look_at),
+        Taken::NotNow { look_at, .. } => Step::Pending(look_at),
     }
 }

@@ -27,7 +27,7 @@ use crate::format::plan::Plan;
 use crate::segment::error::{AttachError, CreateError, Malformed};
 use crate::sys::liveness::InitLock;
 use crate::sys::map::Map;
-use crate::sys::{clock, file, fork};
+use crate::sys::{clock, file};
 
 /// The number of bytes that are read or cleared at a time.
 const CHUNK: usize = 1 << 16;
@@ -48,7 +48,7 @@ impl Adopted {
     ) -> Result<Self, CreateError> {
         let plan = create::plan(options)?;
         let path = Path::new(SHARED_MEMORY).join(file_name);
-        attach::prepare_forks(&path)?;
+        let forks = attach::prepare_forks(&path)?;
         let file = attach::open_checked(options, &path, true)?;
         let about = file.metadata().map_err(|error| attach_io("stat", &path, error))?;
         let mapped = mapped().map_err(|error| attach_io("find the mapping of", &path, error))?;
@@ -58,8 +58,8 @@ impl Adopted {
         let fresh = Fresh { file: &file, path: &path, bytes: about.len() };
         let deadline = clock::deadline(options.patience);
         loop {
-            // Not during a fork: if this process died, the child would keep the lock.
-            if let Some(done) = fork::without_forks(|| fresh.try_lay_out(&plan)) {
+            // Not while a fork is under way: if we died, its child would keep the lock.
+            if let Some(done) = forks.without_forks(|| fresh.try_lay_out(&plan)) {
                 done?;
                 return Ok(Self { file, path });
             }

@@ -12,11 +12,13 @@ use std::sync::Arc;
 
 use super::enrol::Enrolment;
 use super::name::Place;
+use super::sight::Sight;
 use super::view::View;
 use super::{Inner, Observer, Segment, SegmentOptions, attach_io};
 use crate::format::header::{Checked, HEADER_BYTES, Header};
 use crate::limit::Definition;
 use crate::segment::error::{AttachError, Malformed};
+use crate::sys::fork::Forks;
 use crate::sys::liveness::Descriptors;
 use crate::sys::map::Map;
 use crate::sys::{file, fork};
@@ -85,7 +87,10 @@ pub(super) fn adopt(options: &SegmentOptions, file: File, source: Source) -> Res
 pub(super) fn private(options: &SegmentOptions, map: Map, checked: Checked) -> Result<Segment, AttachError> {
     prepare_forks(&Source::Private.path())?;
     let definition = options.shape.definition.clone().map(Arc::new);
-    enrolled(options, View { map, checked, machine: options.machine(), source: Source::Private, definition })
+    enrolled(
+        options,
+        View { map, checked, machine: options.machine(), source: Source::Private, sight: None, definition },
+    )
 }
 
 fn enrolled(options: &SegmentOptions, view: View) -> Result<Segment, AttachError> {
@@ -113,9 +118,13 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
         _ => None,
     };
     let descriptors = Descriptors::new(file, name, map.range(), write);
-    let descriptors = descriptors.map_err(|error| attach_io("stat", &path, error))?;
+    let descriptors = descriptors.map_err(|error| attach_io("look at", &path, error))?;
+    let sight = match &source {
+        Source::File(path) => Some(Sight::new(path, descriptors.identity())),
+        _ => None,
+    };
     let machine = crate::sys::machine::Machine { descriptors: Some(descriptors), ..options.machine() };
-    Ok(View { map, checked, machine, source, definition })
+    Ok(View { map, checked, machine, source, sight, definition })
 }
 
 /// Reads the definition of the set, and compares its counts with the header.
@@ -134,7 +143,7 @@ fn definition(file: &File, checked: &Checked) -> io::Result<Result<Option<Arc<De
     Ok(found.map_err(|what| Malformed::Definition { what }))
 }
 
-pub(super) fn prepare_forks(path: &Path) -> Result<(), AttachError> {
+pub(super) fn prepare_forks(path: &Path) -> Result<Forks, AttachError> {
     fork::prepare().map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => AttachError::Unsupported { what: "wipe a page on fork" },
         _ => attach_io("prepare for forks before using", path, error),

@@ -7,8 +7,6 @@
 use std::fs;
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
@@ -25,7 +23,6 @@ use crate::segment::error::AttachError;
 use crate::sys::fork::ForkLock;
 use crate::sys::liveness::{Descriptors, Own};
 use crate::sys::machine::Machine;
-use crate::sys::ofd::Identity;
 use crate::sys::{barrier, clock, fork};
 
 /// The pause between the first two tries at the init lock. The kernel has no timed wait for locks of this kind.
@@ -37,7 +34,10 @@ const LONGEST_INIT_LOCK_PAUSE: Duration = Duration::from_millis(40);
 /// This many slots are tried one after the other, whether or not they seem to be in use.
 const FEW_SLOTS: u32 = 64;
 
-/// The participant that this process is in a segment. All zero before the first enrolment.
+/// No process's epoch.
+const NOBODYS: u64 = u64::MAX;
+
+/// This process's name in a segment.
 pub(crate) struct Enrolment {
     /// The lock timeout: how long to wait for a living lock holder.
     patience: Duration,
@@ -46,10 +46,15 @@ pub(crate) struct Enrolment {
     patience_nanos: u64,
     /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
     turn: ForkLock,
-    /// The fork epoch of the fields below. In a forked child they belong to the parent.
+    /// The epoch the other fields belong to: in a forked child they are the parent's. Nobody's before the first
+    /// enrolment, and after the name was given up.
     epoch: AtomicU64,
     slot: AtomicU32,
     generation: AtomicU64,
+    /// Both in one word; see [`Participant::name`].
+    name: AtomicU64,
+    /// The epoch in which a process last gave up its name; nobody's if none did.
+    left_epoch: AtomicU64,
 }
 
 impl Enrolment {
@@ -59,21 +64,30 @@ impl Enrolment {
             lends_life,
             patience_nanos: clock::nanos(patience),
             turn: ForkLock::new(),
-            epoch: AtomicU64::new(0),
+            epoch: AtomicU64::new(NOBODYS),
             slot: AtomicU32::new(0),
             generation: AtomicU64::new(0),
+            name: AtomicU64::new(0),
+            left_epoch: AtomicU64::new(NOBODYS),
         }
     }
 
     #[inline(always)]
     fn current(&self) -> Option<Participant> {
-        (self.epoch.load(Acquire) == fork::epoch())
+        fork::has_epoch(self.epoch.load(Acquire))
             .then(|| Participant { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) })
+    }
+
+    /// Whether this process is the participant with this name.
+    #[inline(always)]
+    fn is_named(&self, name: u64) -> bool {
+        fork::has_epoch(self.epoch.load(Acquire)) && self.name.load(Relaxed) == name
     }
 
     fn publish(&self, me: Participant) {
         self.slot.store(me.slot, Relaxed);
         self.generation.store(me.generation, Relaxed);
+        self.name.store(me.name(), Relaxed);
         self.epoch.store(fork::epoch(), Release);
     }
 }
@@ -86,6 +100,22 @@ impl Inner {
             Some(me) => Ok(me),
             None => self.enrol(),
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn name(&self) -> u64 {
+        self.enrolment.name.load(Relaxed)
+    }
+
+    /// Whether this process is the participant with this name.
+    #[inline(always)]
+    pub(super) fn is_named(&self, name: u64) -> bool {
+        self.enrolment.is_named(name)
+    }
+
+    /// Whether this process has given up a name that it had.
+    pub(super) fn has_changed_its_name(&self) -> bool {
+        fork::has_epoch(self.enrolment.left_epoch.load(Acquire))
     }
 
     #[cold]
@@ -103,7 +133,7 @@ impl Inner {
         let path = self.view.path();
         let deadline = self.deadline();
         let own = self.view.init_lock(descriptors, self.enrolment.patience)?;
-        self.check_still_there(descriptors)?;
+        self.check_still_there()?;
         let slots = self.view.checked.header.slots;
         let alone = own.nobody_enrolled(slots);
         if !alone {
@@ -125,7 +155,7 @@ impl Inner {
 
     /// Enrols in private memory, whose only participant is the process that made it.
     fn enrol_privately(&self) -> Result<Participant, AttachError> {
-        if self.enrolment.epoch.load(Acquire) != 0 {
+        if self.enrolment.epoch.load(Acquire) != NOBODYS {
             return Err(AttachError::NotShared);
         }
         let me = self.view.introduce(1)?;
@@ -137,7 +167,8 @@ impl Inner {
     /// The next use enrols anew.
     pub(crate) fn leave(&self, descriptors: &Descriptors) {
         let _turn = self.enrolment.turn.lock();
-        self.enrolment.epoch.store(0, Release);
+        self.enrolment.left_epoch.store(fork::epoch(), Release);
+        self.enrolment.epoch.store(NOBODYS, Release);
         descriptors.unpin();
     }
 
@@ -162,15 +193,15 @@ impl Inner {
         self.view.attach_error(fault, self.enrolment.patience)
     }
 
-    /// Checks that the name still leads to this segment. The caller holds the init lock.
-    fn check_still_there(&self, descriptors: &Descriptors) -> Result<(), AttachError> {
-        let Source::File(path) = &self.view.source else { return Ok(()) };
+    /// Under the init lock: is this still the segment that the name leads to?
+    fn check_still_there(&self) -> Result<(), AttachError> {
+        let (Source::File(path), Some(sight)) = (&self.view.source, &self.view.sight) else { return Ok(()) };
         let removed = || AttachError::Removed { path: path.clone() };
         self.view.look_at_name().map_err(|fault| self.attach_error(fault))?;
-        let is_first = self.enrolment.epoch.load(Acquire) == 0;
-        // After a fork the name may be out of reach (chroot, another mount namespace). Then only the link count above
-        // can be checked.
-        let leads_here = leads_to(path, descriptors);
+        let is_first = self.enrolment.epoch.load(Acquire) == NOBODYS;
+        // After a fork the name may be out of reach (chroot, another mount namespace); the look above is
+        // what is left then.
+        let leads_here = sight.leads_to_file();
         if is_first && !leads_here {
             return Err(removed());
         }
@@ -317,13 +348,14 @@ impl View {
         Ok(self.state()?.closed.load(Relaxed) != 0)
     }
 
-    /// Closes the segment if its file was unlinked without a removal. New processes no longer find this segment under
-    /// the name, and the limits of both segments would add up.
+    /// Notices that the file lost its name: it was unlinked, moved, or another file has the name. Processes that open the
+    /// name then find another segment, and limits kept in both would add up. So every process that is attached here is told
+    /// that this one was removed.
     pub(crate) fn look_at_name(&self) -> Result<(), Fault> {
-        let (Source::File(_), Some(descriptors)) = (&self.source, &self.machine.descriptors) else {
+        let (Some(sight), Some(descriptors)) = (&self.sight, &self.machine.descriptors) else {
             return Ok(());
         };
-        if descriptors.names().is_ok_and(|names| names == 0) {
+        if descriptors.names().is_ok_and(|names| names == 0) || sight.is_gone() {
             self.close_all();
             return Err(Fault::Closed);
         }
@@ -343,14 +375,8 @@ impl View {
     }
 }
 
-/// Returns whether a path leads to the file of these descriptors.
-pub(super) fn leads_to(path: &Path, descriptors: &Descriptors) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|found| Identity { device: found.dev(), inode: found.ino() } == descriptors.identity())
-}
-
-/// Adjusts the clock offset after a reboot or in another time namespace, where the clock reads differently. Set time
-/// goes on where it stopped, so that no caller gains units and nothing expires early.
+/// After a reboot or in another time namespace the clock reads differently: set time goes on where it
+/// stopped, so that nobody gains and nothing expires early.
 fn rebase(change: &mut Transaction<'_, '_, Machine>, kind: Clock) -> Result<(), Fault> {
     let [boot_a, boot_b] = clock::boot_id();
     let now_here = [

@@ -224,6 +224,9 @@ pub enum SyncError {
     /// The guard belongs to the process that forked this one.
     #[error("this guard was made before a fork and belongs to the parent process: lock again")]
     Forked,
+    /// The guard or permit was returned when this process [took a lent slot lock back](crate::LentLife::release).
+    #[error("this was returned when the process took its lent slot lock back: take it anew")]
+    Returned,
     /// The segment was removed.
     #[error("the segment was removed: open it again")]
     Removed,
@@ -248,6 +251,7 @@ impl SyncError {
             Self::OutOfRange { .. } => Code::OutOfRange,
             Self::TooManyChanges { .. } => Code::TooManyChanges,
             Self::Forked => Code::Forked,
+            Self::Returned => Code::Returned,
             Self::Removed => Code::Removed,
             Self::Damaged(_) => Code::Damaged,
             Self::Enrol(error) => error.code(),

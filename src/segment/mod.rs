@@ -10,9 +10,10 @@
 //! view       the regions of a checked mapping, as the protocol needs them
 //! clock      the clock of a set
 //! enrol      becoming a participant; again after a fork
-//! remove     closing a segment for all its users
-//! observer   reading a segment without becoming a participant
-//! error      errors of all of these
+//! lend       a command that keeps its participant alive
+//! sight      whether a name still leads to its segment
+//! remove     so that everybody notices
+//! observer   looking without taking part
 //! ```
 
 #[cfg(feature = "shared_memory")]
@@ -23,10 +24,12 @@ mod create;
 mod enrol;
 pub mod error;
 mod generated;
+pub(crate) mod grantee;
 mod name;
 mod observer;
 mod options;
 mod remove;
+mod sight;
 pub(crate) mod view;
 
 use std::ffi::OsStr;
@@ -165,7 +168,24 @@ impl Segment {
         self.inner.me()
     }
 
-    /// Returns the set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
+    /// The [name](Participant::name) of this process's last participant.
+    #[inline(always)]
+    pub(crate) fn name_of_us(&self) -> u64 {
+        self.inner.name()
+    }
+
+    /// Whether this process is the participant with this [name](Participant::name). Never enrols.
+    #[inline(always)]
+    pub(crate) fn is_named(&self, name: u64) -> bool {
+        self.inner.is_named(name)
+    }
+
+    /// Whether this process has had another name since the last fork.
+    pub(crate) fn has_changed_its_name(&self) -> bool {
+        self.inner.has_changed_its_name()
+    }
+
+    /// The set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
     /// versioning.
     #[doc(hidden)]
     pub fn state_block(&self) -> Result<(Block<'_, Machine>, crate::protocol::Holdings), AttachError> {

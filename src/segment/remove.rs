@@ -18,11 +18,10 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat, geteuid};
 
 use super::attach::Source;
-use super::enrol::leads_to;
+use super::sight::Sight;
 use super::view::View;
 use super::{Place, attach_io};
 use crate::segment::error::AttachError;
-use crate::sys::liveness::Descriptors;
 
 impl View {
     /// Removes the segment. The caller makes sure that only one thread of the process does so at a time.
@@ -32,8 +31,8 @@ impl View {
             return Ok(());
         };
         let own = self.init_lock(descriptors, patience)?;
-        if let Source::File(path) = &self.source {
-            remove_name(path, descriptors, || self.close_all())?;
+        if let (Source::File(path), Some(sight)) = (&self.source, &self.sight) {
+            remove_name(path, sight, || self.close_all())?;
         } else {
             self.close_all();
         }
@@ -42,9 +41,9 @@ impl View {
     }
 }
 
-fn remove_name(path: &Path, descriptors: &Descriptors, close_all: impl Fn()) -> Result<(), AttachError> {
-    if !leads_to(path, descriptors) {
-        // Another segment has the name by now.
+fn remove_name(path: &Path, sight: &Sight, close_all: impl Fn()) -> Result<(), AttachError> {
+    if !sight.leads_to_file() {
+        // Somebody else's segment has the name by now.
         close_all();
         return Ok(());
     }

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::attach::Source;
+use super::sight::Sight;
 use crate::engine::{Engine, Items, Table, Waiters};
 use crate::format::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
 use crate::format::header::{Checked, RegionEntry, RegionKind};
 use crate::format::slots::{SLOT_WORDS, SlotIdentity};
 use crate::format::state::StateMap;
+use crate::format::work::WorkBells;
 use crate::format::{waiters, work};
 use crate::limit::Definition;
 use crate::protocol::journal::MAX_JOURNAL_WORDS;
@@ -28,7 +30,9 @@ pub(crate) struct View {
     pub(crate) checked: Checked,
     pub(crate) machine: Machine,
     pub(crate) source: Source,
-    /// The definition of the set, read once when attaching.
+    /// Where the file was found, if it has a name.
+    pub(crate) sight: Option<Sight>,
+    /// What the set was declared as, read once when attaching.
     pub(crate) definition: Option<Arc<Definition>>,
 }
 
@@ -66,7 +70,10 @@ impl View {
         let part = |bytes: u32| usize::try_from(work::words(bytes)).unwrap_or(0);
         Items {
             count: header.items as usize,
-            words: self.map.words64(region.offset, words(work::region_bytes(header.items, payload, result))),
+            words: self.map.words64(
+                region.offset + size_of::<WorkBells>() as u64,
+                words(work::stride(payload, result)) * header.items as usize,
+            ),
             stride: words(work::stride(payload, result)),
             payload_words: part(payload),
             result_words: part(result),
@@ -85,8 +92,8 @@ impl View {
         }
     }
 
-    /// Returns the doorbells of waiters, and those of participants.
-    fn bells(&self) -> [&[AtomicU32]; 2] {
+    /// The doorbells of waiters, of participants, and of the work queue.
+    fn bells(&self) -> [&[AtomicU32]; 3] {
         let (header, region) = (&self.checked.header, &self.checked.waiters);
         let waiters = waiters::stride(header.limits) * u64::from(header.waiters);
         let doorbell = offset_of!(SlotIdentity, doorbell);
@@ -94,6 +101,7 @@ impl View {
         [
             self.map.words32(region.offset, usize::try_from(waiters / 4).unwrap_or(0)),
             self.map.words32(self.checked.slots.offset + doorbell as u64, slots / 4),
+            self.checked.items.as_ref().map_or(&[], |items| self.map.words32(items.offset, WorkBells::COUNT)),
         ]
     }
 
@@ -125,12 +133,14 @@ impl View {
             change: word(offset_of!(BlockHead, change))?,
             closed: word(offset_of!(BlockHead, closed))?,
             last_sweep: word(offset_of!(BlockHead, last_sweep))?,
+            sweep_cost: word(offset_of!(BlockHead, sweep_cost))?,
+            sweep_cursor: word(offset_of!(BlockHead, sweep_cursor))?,
             steals: word(offset_of!(BlockHead, steals))?,
             rollbacks: word(offset_of!(BlockHead, rollbacks))?,
             deposed: word(offset_of!(BlockHead, deposed))?,
             journal: self.map.words64(region.offset + HEAD_BYTES, journal_words),
             words: self.map.words64(region.offset + journal_end, region.words as usize),
-            bells: [&[]; 2],
+            bells: [&[]; 3],
         };
         let is_whole = block.journal.len() == journal_words && block.words.len() == region.words as usize;
         is_whole.then_some(block)

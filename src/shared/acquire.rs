@@ -4,7 +4,7 @@ use super::SharedSet;
 use super::error::SetError;
 use super::wait::Waiter;
 use crate::engine::{Admitted, AtOnce, Entered, Judged, Patience, Standing, Time, Wants, When};
-use crate::protocol::NEVER;
+use crate::protocol::{NEVER, Reach};
 use crate::sys::clock;
 
 /// A request as the set decides it.
@@ -179,7 +179,7 @@ impl SharedSet {
             if let Some(answer) = answer {
                 return Ok(answer);
             }
-            self.sweep_within(within)?;
+            self.sweep_within(within, Reach::BOUNDED.wanting(ask.wants.demand()))?;
             may_sweep = false;
         }
     }
@@ -207,7 +207,7 @@ impl SharedSet {
             if let Some(answer) = answer {
                 return Ok(answer);
             }
-            self.sweep()?;
+            self.sweep_within(self.lock_timeout(), Reach::BOUNDED.wanting(wants.demand()))?;
             may_sweep = false;
         }
     }

@@ -61,6 +61,8 @@ pub(crate) enum SetError {
     Unavailable(Unavailable),
     Removed,
     NotShared,
+    /// The handle was returned while this process waited for the lock.
+    Returned,
 }
 
 impl SetError {
@@ -94,9 +96,10 @@ impl From<SyncError> for SetError {
     }
 }
 
-/// Implements `From<SetError>` for a public error with the variants `Unavailable`, `Removed` and `$not_shared`.
+/// Implements `From<SetError>` for a public error with the variants `Unavailable`, `Removed`, `$not_shared` and
+/// `$returned`.
 macro_rules! from_set_error {
-    ($error:ty, $not_shared:ident) => {
+    ($error:ty, $not_shared:ident, $returned:ident) => {
         impl From<$crate::shared::error::SetError> for $error {
             fn from(error: $crate::shared::error::SetError) -> Self {
                 use $crate::shared::error::SetError;
@@ -104,6 +107,7 @@ macro_rules! from_set_error {
                     SetError::Unavailable(why) => Self::Unavailable(Box::new(why)),
                     SetError::Removed => Self::Removed,
                     SetError::NotShared => Self::$not_shared,
+                    SetError::Returned => Self::$returned,
                 }
             }
         }

@@ -26,6 +26,7 @@ use super::SharedSet;
 use super::admin::Pause;
 use super::error::Unavailable;
 use crate::engine::{Lease, Swept};
+use crate::sys::thread;
 
 /// Tells an event, if anybody can hear it.
 macro_rules! tell {
@@ -75,7 +76,10 @@ pub(crate) fn not_enforced(set: &SharedSet, label: Option<&str>, why: &Unavailab
 }
 
 pub(crate) fn recovered(set: &SharedSet) {
-    tell!(warn, "recovered", set);
+    // Threads of this library report it, too.
+    thread::foreign(|| {
+        tell!(warn, "recovered", set);
+    });
 }
 
 /// What a search for the dead has found.
@@ -85,7 +89,9 @@ pub(crate) fn swept(set: &SharedSet, swept: &Swept) {
     }
     if swept.participants > 0 {
         let Swept { participants, permits, items, .. } = *swept;
-        tell!(warn, "reaped", set, participants = participants, permits = permits, items = items);
+        thread::foreign(|| {
+            tell!(warn, "reaped", set, participants = participants, permits = permits, items = items);
+        });
     }
 }
 

@@ -10,7 +10,8 @@ use std::sync::atomic::fence;
 
 use super::error::SetError;
 use super::{SharedSet, wait};
-use crate::protocol::NEVER;
+use crate::engine::WorkBell;
+use crate::protocol::{NEVER, Reach};
 use crate::sys::{clock, futex};
 
 /// Ends waits when it is raised, and lets none begin until it is [cleared](Self::clear).
@@ -101,8 +102,8 @@ impl Interrupt {
             let slice_over = clock::monotonic().saturating_add(set.vigil().interval);
             futex::wait_any(&[(doorbell, seen), (&self.word, 0)], until.min(slice_over));
             // A doorbell that rings all the time must not keep us from looking for the dead.
-            if set.is_time_to_sweep() {
-                match set.sweep_within(wait::last_lock()) {
+            if set.is_slice_over() {
+                match set.sweep_within(wait::last_lock(), Reach::BOUNDED) {
                     Err(error) if !error.is_lock_timeout() => return Err(error),
                     _ => {}
                 }
@@ -114,13 +115,20 @@ impl Interrupt {
         Ok(())
     }
 
-    /// The same for who waits for a work queue, whose doorbell `seen` is of.
-    pub(crate) fn sleep_for_work(&self, set: &SharedSet, seen: u32, until: u64) -> Result<(), SetError> {
-        // As in `Engine::sleep_for_work`: the mark says that somebody sleeps.
-        let doorbell = set.engine().block.doorbell;
+    /// Sleeps at a doorbell of the work queue as [`sleep`](Self::sleep) does; at most a slice.
+    pub(crate) fn sleep_for_work(
+        &self,
+        set: &SharedSet,
+        (bell, seen): (WorkBell, u32),
+        until: u64,
+    ) -> Result<(), SetError> {
+        // As in `Engine::sleep_for_work`: the mark says that a waiter sleeps.
+        let Some(doorbell) = set.engine().work_doorbell(bell) else { return Ok(()) };
         if seen & 1 == 0 && doorbell.compare_exchange(seen, seen | 1, Relaxed, Relaxed).is_err() {
             return Ok(());
         }
-        self.sleep(set, doorbell, seen | 1, until)
+        // A waiter that was woken and then killed or stopped leaves something behind: a sleeper polls once per slice.
+        let slice_over = clock::monotonic().saturating_add(set.vigil().interval);
+        self.sleep(set, doorbell, seen | 1, until.min(slice_over))
     }
 }

@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::bound::BoundEngine;
 use super::error::{LockHolder, OnUnavailable, SetError, Unavailable};
-use super::events;
 use super::keys::Keys;
+use super::{events, helper_thread};
 use crate::engine::{Engine, Judged, Standing, Swept, Time, Vigil};
 use crate::format::state::StateMap;
 use crate::limit::{Clock, Definition};
-use crate::protocol::{Fault, Guard, Participant, Until};
+use crate::protocol::{Fault, Guard, Participant, Reach, Until};
 use crate::segment::Segment;
 use crate::segment::error::AttachError;
+use crate::segment::grantee::Grantee;
 use crate::segment::view::damage;
 use crate::sys::clock;
 use crate::sys::machine::Machine;
@@ -114,6 +115,20 @@ impl SharedSet {
         })
     }
 
+    /// Runs an operation under the lock as the participant that a handle was granted to, if this process still is it then:
+    /// it may have waited long for the lock, in the background thread too.
+    pub(super) fn locked_as<T>(
+        &self,
+        grantee: Grantee,
+        lock_timeout: u64,
+        act: impl FnOnce(&Engine<'_, Machine>, &mut Guard<'_, Machine>, u64) -> Result<T, Fault>,
+    ) -> Result<T, SetError> {
+        let done = self.locked_within(lock_timeout, |engine, guard, now| {
+            grantee.is_us(self.segment()).then(|| act(engine, guard, now)).transpose()
+        })?;
+        done.ok_or(SetError::Returned)
+    }
+
     /// Runs an operation under the lock without reading the clock, which is most of the cost of a short operation.
     #[inline(always)]
     pub(super) fn locked_without_time<T>(
@@ -143,15 +158,29 @@ impl SharedSet {
         }
     }
 
-    /// Looks for dead participants and returns what they held.
-    pub(crate) fn sweep(&self) -> Result<Swept, SetError> {
-        self.sweep_within(self.lock_timeout())
+    /// Makes this process another participant: `leave` gives up the old one, whose permits are then returned. Wakes the
+    /// threads and futures that wait as the old one; they join the wait queue anew.
+    pub(crate) fn enrol_anew(&self, before: Participant, leave: impl FnOnce()) -> Result<(), SetError> {
+        let places = self.engine().places_of(before).unwrap_or_default();
+        leave();
+        let swept = self.participant().and_then(|_| self.sweep());
+        // No other process wakes them.
+        let rung = self.engine().ring_places(&places).map_err(|fault| self.error(fault));
+        helper_thread::participant_has_changed(self, before);
+        swept?;
+        rung
     }
 
-    pub(crate) fn sweep_within(&self, lock_timeout: u64) -> Result<Swept, SetError> {
+    /// Looks at every slot for a dead participant, and returns what it held.
+    pub(crate) fn sweep(&self) -> Result<Swept, SetError> {
+        self.sweep_within(self.lock_timeout(), Reach::ALL)
+    }
+
+    /// Looks for dead participants among some of the slots.
+    pub(super) fn sweep_within(&self, lock_timeout: u64, reach: Reach) -> Result<Swept, SetError> {
         let me = self.participant()?;
         let deadline = clock::monotonic().saturating_add(lock_timeout);
-        let swept = self.engine().sweep(me, deadline, &self.clock());
+        let swept = self.engine().sweep_in(me, reach, deadline, &self.clock());
         let looked = swept.and_then(|swept| self.segment().view().look_at_name().map(|()| swept));
         let swept = looked.map_err(|fault| self.error(fault))?;
         events::swept(self, &swept);
@@ -160,12 +189,22 @@ impl SharedSet {
 
     /// How sleeping waiters look for dead participants.
     pub(super) fn vigil(&self) -> Vigil {
-        Vigil { interval: self.segment().view().machine.doorbell_slice, patience: self.lock_timeout() }
+        Vigil { interval: self.slice(), patience: self.lock_timeout(), reach: Reach::BOUNDED }
     }
 
-    /// Whether the next sweep is due; then the caller is the one to make it.
+    /// The longest sleep without a look for dead participants, in nanoseconds.
+    pub(super) fn slice(&self) -> u64 {
+        self.segment().view().machine.doorbell_slice
+    }
+
+    /// Whether a caller that lacks nothing should sweep: once per slice and set.
+    pub(super) fn is_slice_over(&self) -> bool {
+        self.engine().block.sweep_is_due(self.slice())
+    }
+
+    /// Whether a caller that is about to be denied should sweep: as often as sweeps are cheap.
     pub(super) fn is_time_to_sweep(&self) -> bool {
-        self.engine().block.sweep_is_due(self.segment().view().machine.doorbell_slice)
+        self.engine().block.sweep_is_affordable(self.slice())
     }
 
     /// Whether to look for dead participants before a request is denied for want of permits.

@@ -10,10 +10,13 @@ use super::interrupt::Interrupt;
 use super::stats::Stats;
 use super::{SharedSet, events};
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place};
+use crate::protocol::Reach;
+use crate::segment::grantee::Grantee;
 use crate::sys::clock;
 
-/// How long a waiter whose time is up still waits for the lock, to decide at all or to leave the wait queue in order:
-/// longer than a running process holds a lock, and than it takes to notice that its holder has died.
+/// How long a caller whose time is up still waits for the lock, to ask at all or to leave the wait queue in order: longer
+/// than it takes to notice that the lock holder has died. A lock holder that gets no processor for so long makes the caller
+/// late, and nothing worse: the set is unavailable only when its own lock timeout has expired.
 const LAST_LOCK: Duration = Duration::from_millis(50);
 
 /// [`LAST_LOCK`] in nanoseconds.
@@ -56,6 +59,8 @@ enum Found {
     Waiting,
     Granted,
     Denied(Judgement),
+    /// The entry is another waiter's by now.
+    Lost,
     /// The waiter left the wait queue.
     Left {
         judgement: Judgement,
@@ -108,11 +113,15 @@ impl Waiter {
         let now = clock::monotonic();
         let is_late = now >= self.deadline;
         let left = self.deadline.saturating_sub(now).max(last_lock());
+        if is_late && !is_interrupted {
+            self.sweep_at_last(set, ask);
+        }
         let found = set.locked_within(left.min(set.lock_timeout()), |engine, guard, now| {
             let judgement = |guard: &_| Ok(set.judgement(engine.judge(guard, wants, now)?, now));
             Ok(match engine.look(guard, &mut self.place, wants, &set.clock(), now)? {
                 Look::Granted => Found::Granted,
                 Look::Refused => Found::Denied(judgement(guard)?),
+                Look::Lost => Found::Lost,
                 Look::Waiting if !is_late && !is_interrupted => Found::Waiting,
                 Look::Waiting => {
                     let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
@@ -132,12 +141,34 @@ impl Waiter {
             Found::Denied(judgement) if judgement.never().is_some() => Polled::Denied(judgement),
             // The limits could not grant it only for a while, and the entry is gone.
             Found::Denied(_) => self.rejoin(set, ask)?,
+            // This process became another participant while it waited.
+            Found::Lost => self.rejoin(set, ask)?,
             Found::Left { .. } if !is_late => Polled::Interrupted,
             Found::Left { judgement, ahead, pause } => {
                 let cooling_down = pause.map(Duration::from_nanos);
                 Polled::TimedOut(Late { waited: self.waited(), judgement, ahead, cooling_down })
             }
         })
+    }
+
+    /// Before a waiter gives up: returns what dead participants hold of what it wants, which may be all that it lacks. The
+    /// error names every holder, so every holder is looked at.
+    fn sweep_at_last(&self, set: &SharedSet, ask: Ask<'_>) {
+        let permits = ask.wants.demand() & set.engine().holdings().permits;
+        if permits != 0 && set.segment().is_shared() {
+            // The poll that follows finds out if the lock is stuck or the set was removed.
+            let _ = set.sweep_within(last_lock(), Reach::holders_of(permits));
+        }
+    }
+
+    /// The participant whose entry it is.
+    pub(crate) fn grantee(&self) -> Grantee {
+        Grantee::new(self.place.owner)
+    }
+
+    /// When the caller asked, and when its time is up.
+    pub(crate) fn times(&self) -> (u64, u64) {
+        (self.since, self.deadline)
     }
 
     /// Joins the wait queue anew.
@@ -156,12 +187,17 @@ impl Waiter {
         })
     }
 
-    /// Leaves the wait queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so as
+    /// Leaves the wait queue and gives back what was granted meanwhile, if this process still is the participant that waits.
+    /// If the lock is stuck, another thread does so as
     /// soon as it can.
     pub(crate) fn leave(&self, set: &Arc<SharedSet>, ask: Ask<'_>) {
+        let grantee = self.grantee();
+        if !grantee.is_us(set.segment()) {
+            return;
+        }
         let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
         let leave = move |set: &SharedSet, lock_timeout| {
-            set.locked_within(lock_timeout, |engine, guard, now| {
+            set.locked_as(grantee, lock_timeout, |engine, guard, now| {
                 if engine.leave(guard, &mut place.clone(), &wants, now)? != Look::Granted {
                     return Ok(());
                 }

@@ -7,8 +7,11 @@ use super::admin::Pause;
 use super::error::SetError;
 use super::interrupt::Interrupt;
 use super::{events, wait};
-use crate::engine::{Charge, Collected, Finishes, Lease, Part, Pushed, Report, Taken, Verdict};
+use crate::engine::{
+    Charge, Collected, Finishes, Lease, Part, Pushed, Report, Taken, Verdict, Watch, WorkBell,
+};
 use crate::limit::GivingUp;
+use crate::protocol::Reach;
 use crate::sys::clock;
 
 /// The sizes of a work queue, fixed at creation.
@@ -41,9 +44,11 @@ impl SharedSet {
         self.locked_within(lock_timeout, |engine, guard, _| engine.push_item(guard, id, payload))
     }
 
-    /// Takes the next item.
-    pub(crate) fn take_item(&self, lock_timeout: u64) -> Result<Taken, SetError> {
-        self.locked_within(lock_timeout, |engine, guard, now| engine.take_item(guard, &self.clock(), now))
+    /// Takes the next item; a caller that waits may have to keep the alarm for the others.
+    pub(crate) fn take_item(&self, watch: &mut Watch, lock_timeout: u64) -> Result<Taken, SetError> {
+        self.locked_within(lock_timeout, |engine, guard, now| {
+            engine.take_or_watch(guard, &self.clock(), watch, now)
+        })
     }
 
     /// Takes the oldest finished item of this kind.
@@ -125,15 +130,15 @@ impl SharedSet {
         })
     }
 
-    /// What the doorbell of the queue says: to be read before the queue is polled.
-    pub(crate) fn work_bell(&self) -> u32 {
-        self.engine().work_bell()
+    /// What a doorbell of the queue says: to be read before the queue is polled.
+    pub(crate) fn work_bell(&self, bell: WorkBell) -> u32 {
+        self.engine().work_bell(bell)
     }
 
     /// Looks for dead participants if that is due: they may have the item, the room or the result that a caller lacks.
     pub(crate) fn sweep_for_work(&self) -> Result<(), SetError> {
-        if self.is_time_to_sweep() {
-            match self.sweep_within(wait::last_lock()) {
+        if self.is_slice_over() {
+            match self.sweep_within(wait::last_lock(), Reach::BOUNDED) {
                 Err(error) if !error.is_lock_timeout() => return Err(error),
                 _ => {}
             }
@@ -147,18 +152,23 @@ impl SharedSet {
         left.min(self.lock_timeout())
     }
 
-    /// Sleeps while the doorbell of the queue is as seen; may end early.
+    /// Wakes one waiter in place of one that leaves without a poll, or that kept the alarm.
+    pub(crate) fn ring_on(&self, bell: WorkBell, watch: &Watch) {
+        self.engine().ring_on(bell, watch.alarm);
+    }
+
+    /// Sleeps while a doorbell of the queue is as seen; may end early.
     pub(crate) fn sleep_for_work(
         &self,
-        seen: u32,
+        bell: (WorkBell, u32),
         until: u64,
         interrupt: Option<&Interrupt>,
     ) -> Result<(), SetError> {
         let me = self.participant()?;
         if let Some(interrupt) = interrupt {
-            return interrupt.sleep_for_work(self, seen, until);
+            return interrupt.sleep_for_work(self, bell, until);
         }
-        let slept = self.engine().sleep_for_work(me, seen, until, self.vigil(), &self.clock(), |swept| {
+        let slept = self.engine().sleep_for_work(me, bell, until, self.vigil(), &self.clock(), |swept| {
             events::swept(self, &swept);
             self.segment().view().look_at_name()
         });

@@ -7,8 +7,9 @@ use super::bound::BoundBlock;
 use crate::protocol::{self, AT_ONCE, NEVER};
 use crate::segment::LockStatistics;
 use crate::segment::error::SyncError;
+use crate::segment::grantee::Grantee;
+use crate::sys::clock;
 use crate::sys::machine::Machine;
-use crate::sys::{clock, fork};
 
 /// A mutex in a segment, guarding a fixed number of 64-bit words.
 ///
@@ -93,7 +94,7 @@ impl SharedMutex {
             .lock(me, deadline)
             .map_err(|fault| self.bound.segment().view().sync_error(fault))?;
         let guard =
-            |inner| SharedMutexGuard { mutex: self, inner: ManuallyDrop::new(inner), epoch: fork::epoch() };
+            |inner| SharedMutexGuard { mutex: self, inner: ManuallyDrop::new(inner), to: Grantee::new(me) };
         Ok(match locked {
             protocol::Locked::Clean(inner) => LockedMutex::Clean(guard(inner)),
             protocol::Locked::OwnerDied(inner) => LockedMutex::OwnerDied(guard(inner)),
@@ -101,13 +102,14 @@ impl SharedMutex {
     }
 }
 
-/// Holds the lock of a [`SharedMutex`]. Dropping the guard unlocks; in a forked child the drop does nothing, because
-/// the lock belongs to the parent.
+/// The lock, held. Dropping it unlocks. It belongs to the participant that took it: in a forked child, and after this
+/// process [took a lent slot lock back](crate::LentLife::release), dropping it does nothing.
 #[must_use]
 pub struct SharedMutexGuard<'a> {
     mutex: &'a SharedMutex,
     inner: ManuallyDrop<protocol::Guard<'a, Machine>>,
-    epoch: u64,
+    /// The participant that locked it.
+    to: Grantee,
 }
 
 impl SharedMutexGuard<'_> {
@@ -132,11 +134,9 @@ impl SharedMutexGuard<'_> {
         &mut self,
         change: impl FnOnce(&mut MutexUpdate<'_, '_>) -> Result<T, SyncError>,
     ) -> Result<T, SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        self.to.check(self.mutex.bound.segment())?;
         let mutex = self.mutex;
-        let mut update = MutexUpdate { mutex, inner: Some(self.inner.begin()), epoch: self.epoch };
+        let mut update = MutexUpdate { mutex, inner: Some(self.inner.begin()), to: self.to };
         let value = change(&mut update)?;
         update.commit()?;
         Ok(value)
@@ -145,9 +145,7 @@ impl SharedMutexGuard<'_> {
     /// Unlocks, and returns an error if another owner was found in the lock.
     pub fn unlock(self) -> Result<(), SyncError> {
         let mut it = ManuallyDrop::new(self);
-        if it.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        it.to.check(it.mutex.bound.segment())?;
         it.inner.unlock_in_place().map_err(|fault| it.error(fault))
     }
 
@@ -158,8 +156,8 @@ impl SharedMutexGuard<'_> {
 
 impl Drop for SharedMutexGuard<'_> {
     fn drop(&mut self) {
-        if self.epoch == fork::epoch() {
-            // A destructor cannot return an error. The block counts unlocks that found another owner.
+        if self.to.is_us(self.mutex.bound.segment()) {
+            // What it finds wrong is counted in the block; a destructor has nobody to tell.
             let _ = self.inner.unlock_in_place();
         }
     }
@@ -176,7 +174,8 @@ pub struct MutexUpdate<'g, 'a> {
     mutex: &'g SharedMutex,
     /// `None` only after the commit.
     inner: Option<protocol::Transaction<'g, 'a, Machine>>,
-    epoch: u64,
+    /// The participant that locked it.
+    to: Grantee,
 }
 
 impl<'g, 'a> MutexUpdate<'g, 'a> {
@@ -188,17 +187,13 @@ impl<'g, 'a> MutexUpdate<'g, 'a> {
 
     /// Changes a word.
     pub fn set(&mut self, index: usize, value: u64) -> Result<(), SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        self.to.check(self.mutex.bound.segment())?;
         let inner = self.inner.as_mut().ok_or(SyncError::Forked)?;
         inner.set(index, value).map_err(|fault| self.mutex.bound.segment().view().sync_error(fault))
     }
 
     fn commit(mut self) -> Result<(), SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        self.to.check(self.mutex.bound.segment())?;
         self.inner.take().ok_or(SyncError::Forked)?.commit();
         Ok(())
     }
@@ -206,8 +201,9 @@ impl<'g, 'a> MutexUpdate<'g, 'a> {
 
 impl Drop for MutexUpdate<'_, '_> {
     fn drop(&mut self) {
-        if self.epoch != fork::epoch() {
-            // The closure forked and this is the child: the parent commits the changes or rolls them back.
+        if !self.to.is_us(self.mutex.bound.segment()) {
+            // The closure forked and this is the child: the changes are the parent's to commit or undo. Or the lock was
+            // taken over, and its new holder has undone them.
             if let Some(inner) = self.inner.take() {
                 std::mem::forget(inner);
             }

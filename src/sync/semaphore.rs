@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use super::bound::BoundBlock;
-use crate::protocol::{NEVER, Semaphore, Take, Until};
+use crate::protocol::{NEVER, Participant, Reach, Semaphore, Take, Until};
 use crate::segment::error::SyncError;
+use crate::segment::grantee::Grantee;
 use crate::segment::{LockStatistics, SemaphoreState};
 use crate::shared::deferred::{self, DROP_LOCK_TIMEOUT};
+use crate::sys::clock;
 use crate::sys::machine::Machine;
-use crate::sys::{clock, fork};
 
 /// A semaphore in a segment. A caller can take several permits at once, and the permits of a process return when it
 /// dies, for any reason.
@@ -55,14 +56,16 @@ impl SharedSemaphore {
         let semaphore = self.semaphore();
         let until = self.bound.segment().until();
         let mut answer = semaphore.try_take(me, permits, until).map_err(fault)?;
-        let interval = self.bound.segment().view().machine.doorbell_slice;
-        if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_due(interval) {
-            // Before denying the request, return the permits of dead participants.
-            if semaphore.sweep(me, self.bound.segment().deadline()).map_err(fault)? > 0 {
+        let slice = self.bound.segment().view().machine.doorbell_slice;
+        if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_affordable(slice) {
+            // Before refusing for want of permits, make sure that no dead process holds them.
+            self.bound.segment().view().look_at_name().map_err(fault)?;
+            let deadline = self.bound.segment().deadline();
+            if semaphore.sweep_some(me, Reach::BOUNDED.holders, deadline).map_err(fault)? > 0 {
                 answer = semaphore.try_take(me, permits, until).map_err(fault)?;
             }
         }
-        self.answer(answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
+        self.answer(me, answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
     }
 
     /// Returns how many permits are free now.
@@ -96,7 +99,7 @@ impl SharedSemaphore {
         Semaphore(self.bound.block())
     }
 
-    fn check(&self, permits: u64) -> Result<crate::protocol::Participant, SyncError> {
+    fn check(&self, permits: u64) -> Result<Participant, SyncError> {
         if permits == 0 {
             return Err(SyncError::Nothing);
         }
@@ -109,37 +112,39 @@ impl SharedSemaphore {
         let interval = view.machine.doorbell_slice;
         let answer = self.semaphore().take(me, permits, deadline, interval, || view.look_at_name());
         let answer = answer.map_err(|fault| view.sync_error(fault))?;
-        self.answer(answer, permits, |wanted, available| SyncError::TimedOut { wanted, available })
+        self.answer(me, answer, permits, |wanted, available| SyncError::TimedOut { wanted, available })
     }
 
     fn answer(
         &self,
+        me: Participant,
         answer: Take,
         wanted: u64,
         refusal: impl FnOnce(u64, u64) -> SyncError,
     ) -> Result<Permit, SyncError> {
         match answer {
-            Take::Taken => Ok(Permit { semaphore: self.clone(), permits: wanted, epoch: fork::epoch() }),
+            Take::Taken => Ok(Permit { semaphore: self.clone(), permits: wanted, to: Grantee::new(me) }),
             Take::NotNow { available } => Err(refusal(wanted, available)),
             Take::Never { capacity } => Err(SyncError::Never { wanted, capacity }),
         }
     }
 
-    fn give(&self, permits: u64, until: impl Into<Until>) -> Result<(), SyncError> {
-        let me = self.bound.segment().participant()?;
-        let given = self.semaphore().give(me, permits, until);
+    /// Gives back permits of a participant, if this process still is it.
+    fn give(&self, to: Grantee, permits: u64, until: impl Into<Until>) -> Result<(), SyncError> {
+        to.check(self.bound.segment())?;
+        let given = self.semaphore().give(to.participant(), permits, until);
         given.map(drop).map_err(|fault| self.bound.segment().view().sync_error(fault))
     }
 }
 
-/// Permits of a [`SharedSemaphore`]. Dropping the value releases them; in a forked child the drop does nothing,
-/// because they belong to the parent.
+/// Permits, held. Dropping it gives them back. They belong to the participant that took them: in a forked child, and
+/// after this process [took a lent slot lock back](crate::LentLife::release), dropping it does nothing.
 #[must_use]
 #[derive(Debug)]
 pub struct Permit {
     semaphore: SharedSemaphore,
     permits: u64,
-    epoch: u64,
+    to: Grantee,
 }
 
 impl Permit {
@@ -152,21 +157,21 @@ impl Permit {
     /// [`patience`](crate::SegmentOptions::patience), but the permits are not lost: they are released as soon as the
     /// lock is free.
     pub fn release(mut self) -> Result<(), SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
         let until = self.semaphore.bound.segment().until();
         self.give_back(until)
     }
 
     fn give_back(&mut self, until: Until) -> Result<(), SyncError> {
         let permits = std::mem::take(&mut self.permits);
-        let given = self.semaphore.give(permits, until);
+        let to = self.to;
+        let given = self.semaphore.give(to, permits, until);
         if let Err(SyncError::Busy { .. }) = given {
-            // The lock holder is stopped: a thread of this process waits for the lock instead. If no thread can be
-            // started, the permits return when this process ends.
+            // A process was stopped while holding the lock: the background thread waits in our place.
             let semaphore = self.semaphore.clone();
-            deferred::run(move || drop(semaphore.give(permits, NEVER)));
+            let lock = std::ptr::from_ref(semaphore.semaphore().0.lock).addr();
+            deferred::run(lock, move |patience| {
+                !matches!(semaphore.give(to, permits, Until::Within(patience)), Err(SyncError::Busy { .. }))
+            });
         }
         given
     }
@@ -174,8 +179,8 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.permits > 0 && self.epoch == fork::epoch() {
-            // A destructor must not block for long, and cannot return an error.
+        if self.permits > 0 {
+            // A destructor must not hang, and has nobody to tell.
             let _ = self.give_back(Until::Within(clock::nanos(DROP_LOCK_TIMEOUT)));
         }
     }

@@ -1,8 +1,10 @@
 //! Segment files: opening them safely, and completing them before they get a name.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -12,8 +14,10 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statfs::fstatfs;
 use nix::unistd::{Gid, fchown, linkat};
 
-/// Opens an existing file: does not create one, does not follow a final symlink, and does not wait for the
-/// other end of a FIFO. (std adds O_CLOEXEC.)
+use super::ofd::Identity;
+
+/// Opens what is there and only that: no creating, no following of a last symlink, no waiting for the other
+/// end of a FIFO. (std adds O_CLOEXEC.)
 pub(crate) fn open_existing(path: &Path, write: bool) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(path)
@@ -79,15 +83,36 @@ pub(crate) fn publish_unnamed(file: &File, path: &Path) -> io::Result<()> {
     Ok(linkat(AT_FDCWD, through.as_str(), AT_FDCWD, path, follow)?)
 }
 
-/// Returns the reason why segments do not work on the file system of `file`, if so: its locks or mappings do
-/// not belong to a single kernel. The numbers are the kernel's own, from its header of file system magics.
-pub(crate) fn unsuitable_file_system(file: &File) -> io::Result<Option<&'static str>> {
-    Ok(unsuitable(fstatfs(file)?.filesystem_type().0))
+/// What a path leads to; a symlink is not followed.
+pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
+    std::fs::symlink_metadata(path).map(|about| Identity::of(&about))
 }
 
-#[expect(clippy::unnecessary_cast, reason = "the type of the magic number differs between C libraries")]
-fn unsuitable(magic: libc::__fsword_t) -> Option<&'static str> {
-    match magic as i64 & 0xffff_ffff {
+/// Whether something is mounted exactly at a path; a symlink is not followed. None if that cannot be told: before Linux
+/// 5.8, or without permission.
+pub(crate) fn is_mount_root(path: &Path) -> Option<bool> {
+    const MOUNT_ROOT: u64 = 0x2000;
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut about = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: `path` ends with a zero byte, `about` is a live statx, and both outlive the call.
+    let code = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, about.as_mut_ptr()) };
+    Errno::result(code).ok()?;
+    // SAFETY: all bytes were zero before statx filled them, and any bytes are a valid statx: it is made of integers.
+    let about = unsafe { about.assume_init() };
+    (about.stx_attributes_mask & MOUNT_ROOT != 0).then_some(about.stx_attributes & MOUNT_ROOT != 0)
+}
+
+/// Why segments do not work on the file system of `file`, if so: its locks or mappings are not those of one
+/// kernel. The numbers are the kernel's own, from its header of file system magics.
+pub(crate) fn unsuitable_file_system(file: &File) -> io::Result<Option<&'static str>> {
+    #[allow(clippy::unnecessary_cast, reason = "C libraries differ in the type of the magic number")]
+    let magic = fstatfs(file)?.filesystem_type().0 as u64;
+    Ok(unsuitable(magic))
+}
+
+fn unsuitable(magic: u64) -> Option<&'static str> {
+    match magic & 0xffff_ffff {
         0x6969 => Some("NFS"),
         0x6573_5546 => Some("FUSE"),
         0x0102_1997 => Some("9p"),
@@ -110,7 +135,7 @@ mod tests {
     #[test]
     fn file_systems_of_other_machines_are_unsuitable_and_local_ones_are_not() {
         assert_eq!(unsuitable(0x6969), Some("NFS"));
-        assert_eq!(unsuitable(0xff53_4d42u32.cast_signed().into()), Some("SMB"));
+        assert_eq!(unsuitable(0xffff_ffff_ff53_4d42), Some("SMB"));
         assert_eq!(unsuitable(0x0102_1994), None, "tmpfs");
         assert_eq!(unsuitable(0xef53), None, "ext4");
     }

@@ -1,10 +1,13 @@
 //! Locks of open file descriptions, and other operations on bare descriptor numbers.
 //!
-//! The numbers may have been closed by a `closefrom`, and may be any other file by now. So they are not
-//! wrapped in types that promise otherwise, and every user of a number checks which file it leads to.
+//! The numbers may have been closed behind our back, by a `closefrom`, and be anything by now. So they are not
+//! wrapped in types that promise otherwise, and their users check what they lead to (`kept`). Every call here accepts any
+//! number: one that is not open is an error, and a lock on another file is advice that nothing follows.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
 
 use nix::errno::Errno;
 
@@ -18,6 +21,13 @@ pub(crate) struct Identity {
     pub(crate) inode: u64,
 }
 
+impl Identity {
+    /// Of the file that this is about.
+    pub(crate) fn of(about: &Metadata) -> Self {
+        Self { device: about.dev(), inode: about.ino() }
+    }
+}
+
 /// Identity and number of names of the file behind a descriptor.
 pub(crate) fn look(descriptor: RawFd) -> io::Result<(Identity, u64)> {
     let mut about = std::mem::MaybeUninit::<libc::stat>::uninit();
@@ -26,19 +36,21 @@ pub(crate) fn look(descriptor: RawFd) -> io::Result<(Identity, u64)> {
     Errno::result(code)?;
     // SAFETY: fstat succeeded, so it has filled the buffer.
     let about = unsafe { about.assume_init() };
-    Ok((Identity { device: about.st_dev, inode: about.st_ino }, about.st_nlink))
+    #[allow(clippy::useless_conversion, reason = "a count of links has 32 bits on ARM64, and 64 on x86_64")]
+    let links = u64::from(about.st_nlink);
+    Ok((Identity { device: about.st_dev, inode: about.st_ino }, links))
 }
 
-/// Closes a descriptor that was opened by us and still is ours.
-pub(crate) fn close(descriptor: RawFd) {
-    if descriptor >= 0 {
-        // SAFETY: callers have taken the number out of its place and checked that it leads to our file.
-        unsafe { libc::close(descriptor) };
-    }
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has asked the kernel about a lock.
+    pub(crate) static QUESTIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 /// Whether no other description holds any of `length` bytes from `start`.
 pub(crate) fn is_unlocked(descriptor: RawFd, start: i64, length: i64) -> io::Result<bool> {
+    #[cfg(test)]
+    QUESTIONS.set(QUESTIONS.get() + 1);
     let mut found = range(libc::F_WRLCK, start, length);
     lock_call(descriptor, libc::F_OFD_GETLK, &mut found)?;
     Ok(i32::from(found.l_type) == libc::F_UNLCK)

@@ -3,10 +3,8 @@
 //! A test that cannot fail proves nothing. Each [`Mutation`] here is one defect: an ordering too weak, a
 //! store lost or late, a wake forgotten, a death believed too early. None of them is in the product:
 //! [`Mutant`] wraps an environment and tampers with single operations on the way through, so the protocol
-//! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include
-//! this same file.
-//!
-//! Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
+//! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include this same
+//! file. Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
 
 #![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
 
@@ -15,7 +13,7 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCs
 
 use limitset::protocol::journal::{description, journal_words};
 use limitset::protocol::owner::slot_of;
-use limitset::protocol::{Block, Env, NEVER, Waited, Waiting};
+use limitset::protocol::{Block, Env, NEVER, Waited, Waiting, Wakes};
 
 /// One defect.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +43,8 @@ pub enum Effect {
     SkipFence(Ordering),
     /// Light fences (true) or heavy ones are left out.
     SkipPairedFence(bool),
+    /// Heavy fences are light ones.
+    LightenFences,
     /// Sequentially consistent fences are left out by who marks the segment as removed (true) or by all others.
     SkipStrongFence(bool),
     /// Loads of this class answer a constant.
@@ -91,12 +91,18 @@ pub enum Effect {
     RingNothing(Class),
     /// Whoever took the lock from the dead rings no waiter's doorbell while holding it.
     ThiefRingsNothing,
+    /// A participant that has slept on a doorbell rings none any more.
+    WokenRingsNobody,
+    /// Whoever took the lock from the dead takes no ring for pending.
+    PendingOverlooked,
     /// Permits are given back without a look at the queue; by the model, since no operation does it.
     SkipServe,
     /// Whoever asks takes what is there without a look at the queue; by the model, too.
     Overtake,
     /// An acquisition is stamped with the pauses so far when it ends; by the model, too.
     StampAtEnd,
+    /// A waiter leaves its entry without asking whose it is by now; by the model, too.
+    LeaveUnasked,
     /// The doorbell wakes somebody only if its bit says that somebody sleeps.
     TrustSleepersBit,
     /// Bytes of an item are written after the transaction that says that they are there; by the model.
@@ -124,7 +130,7 @@ pub enum Class {
     Word,
     /// The generation of a slot.
     Generation,
-    /// Statistics and the like.
+    /// Statistics, and what sweeps note for the next one.
     Other,
 }
 
@@ -137,8 +143,7 @@ const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> M
 
 /// The word of a set with the number of those who wait; `docs/format.md` names it.
 const QUEUE_LENGTH: usize = 7;
-/// Those with the instant of the next admission, the number of pauses, the end of the last one, how many there were in a
-/// row, and how many admissions are still spaced.
+/// The words about pauses; `docs/format.md` names them.
 const NEXT_ADMISSION: usize = 2;
 const COOLDOWN_GENERATION: usize = 3;
 const COOLDOWN_UNTIL: usize = 8;
@@ -150,11 +155,13 @@ const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
 const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
 
-/// The first of the words of a work queue, in a set of one limit of permits and three slots, where nobody can wait: the
-/// item that is handed out next.
+/// The word with the units of the second limit that ever joined the queue, in a set of two limits.
+const ENQUEUED_OF_SECOND: usize = 32 + 2 * 8 + 8 + 4;
+
+/// The first word of a work queue (the next item), in a set of one limit of permits and three slots without waiters.
 const FIRST_READY: usize = 32 + 8 + 8 + 3 * 2;
 /// How many items of it are done.
-const DONE: usize = FIRST_READY + 22;
+const DONE: usize = FIRST_READY + 21;
 /// The words of its first item: state, generation of who has it, attempts.
 const ITEM_STATE: usize = FIRST_READY + 32;
 const ITEM_GENERATION: usize = ITEM_STATE + 5;
@@ -187,8 +194,7 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::SkipFence(Release)),
     mutation("reader_without_fence", "a reader may look for changes before it has read the words",
         Effect::SkipFence(Acquire)),
-    mutation("no_journal", "the journal is always empty",
-        Effect::LoseJournal(true)),
+    mutation("no_journal", "the journal is always empty", Effect::LoseJournal(true)),
     mutation("length_after_word", "a word changes before its old value counts as saved",
         Effect::LengthAfterWord),
     mutation("stale_old_value", "the old value is not saved, undoing restores whatever is there",
@@ -201,8 +207,7 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::LoseUndo),
     mutation("steal_from_the_living", "everybody counts as dead",
         Effect::SlotsLookFree),
-    mutation("death_unnoticed", "nobody counts as dead",
-        Effect::SlotsLookTaken),
+    mutation("death_unnoticed", "nobody counts as dead", Effect::SlotsLookTaken),
     mutation("generation_not_published", "a new owner of a slot does not write its generation",
         Effect::LoseStores(Class::Generation)),
     mutation("one_generation", "all owners of a slot have the same name",
@@ -213,6 +218,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::SkipPairedFence(true)),
     mutation("sleeper_without_fence", "who is about to sleep may overlook that the lock is free",
         Effect::SkipPairedFence(false)),
+    mutation("two_light_fences", "who unlocks and who is about to sleep both leave the barrier to the other",
+        Effect::LightenFences),
     mutation("waiters_forgotten", "who slept for the lock does not wake the next sleeper",
         Effect::ForgetWaiters),
     mutation("debt_forgotten", "who gives up waiting for the lock keeps its wake from the next sleeper",
@@ -229,6 +236,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::LoseNonZeroOf(1)),
     mutation("returned_twice", "a dead holder's row keeps what was returned from it",
         Effect::LoseZeroOf(3)),
+    mutation("cursor_lost", "every sweep asks about the same slots",
+        Effect::LoseStores(Class::Other)),
     mutation("commit_lost", "the journal is never emptied, so what was done is undone later",
         Effect::LoseJournal(false)),
     mutation("grant_not_journalled", "that a waiter was granted something is not undone with the rest",
@@ -241,10 +250,16 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::WeakenCas(Class::Bell, Release, Relaxed)),
     mutation("thief_rings_nobody", "waiters that the dead were about to wake stay asleep",
         Effect::ThiefRingsNothing),
+    mutation("pending_rings_overlooked", "the process that recovers the lock takes no waiter's ring for pending",
+        Effect::PendingOverlooked),
+    mutation("queued_units_overlooked", "it looks as if nobody waits for anything of the second limit",
+        Effect::ReadZeroOf(ENQUEUED_OF_SECOND)),
     mutation("queue_not_served", "permits are given back without a look at the queue",
         Effect::SkipServe),
     mutation("newcomer_first", "who asks takes what is there though others wait for it",
         Effect::Overtake),
+    mutation("place_not_compared", "a waiter that was taken for dead leaves an entry that is another's by now",
+        Effect::LeaveUnasked),
     mutation("queue_overlooked", "the queue looks empty to everybody",
         Effect::ReadZeroOf(QUEUE_LENGTH)),
     mutation("remover_without_fence", "who removes a set may overlook somebody who is about to wait",
@@ -286,10 +301,12 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation("bell_after_look", "who waits for work asks the doorbell after it has looked",
         Effect::LookBeforeBell),
     mutation("work_bell_without_acquire", "who waits for work may hear of a removal before it sees it",
-        Effect::RelaxLoads(Class::Doorbell)),
+        Effect::RelaxLoads(Class::Bell)),
+    mutation("woken_rings_nobody", "a waiter that was woken keeps to itself that there is more, or that it leaves",
+        Effect::WokenRingsNobody),
 ];
 
-/// Defects of the journal that a kill at the wrong instruction shows on a real machine.
+/// Defects that a kill at the wrong instruction shows on a real machine.
 pub const JOURNAL_MUTATIONS: [&str; 3] = ["no_journal", "commit_before_apply", "stale_old_value"];
 
 /// The defect with this name, or the control.
@@ -315,6 +332,10 @@ pub struct Mutant<'w, E: Env> {
     is_holder: Cell<bool>,
     /// Whether this is who marks the segment as removed.
     is_remover: Cell<bool>,
+    /// Whether this has slept on a doorbell.
+    has_slept: Cell<bool>,
+    /// What the doorbell of a waiter said that was only looked at.
+    bell: Cell<Option<u32>>,
 }
 
 impl<'w, E: Env> Mutant<'w, E> {
@@ -331,6 +352,8 @@ impl<'w, E: Env> Mutant<'w, E> {
             is_thief: Cell::new(false),
             is_holder: Cell::new(false),
             is_remover: Cell::new(false),
+            has_slept: Cell::new(false),
+            bell: Cell::new(None),
         }
     }
 
@@ -349,6 +372,11 @@ impl<'w, E: Env> Mutant<'w, E> {
         } else {
             Class::Bell
         }
+    }
+
+    /// Whether a wake or ring of this class is one that is kept back.
+    fn is_silent(&self, class: Class) -> bool {
+        self.effect == Effect::WokenRingsNobody && class == Class::Bell && self.has_slept.get()
     }
 
     fn class64(&self, word: &E::U64) -> Class {
@@ -396,14 +424,21 @@ impl<E: Env> Env for Mutant<'_, E> {
     const SPINS: u32 = E::SPINS;
 
     fn load32(&self, word: &E::U32, order: Ordering) -> u32 {
-        let is_relaxed = self.effect == Effect::RelaxLoads(self.class32(word));
-        self.of.env.load32(word, if is_relaxed { Relaxed } else { order })
+        let class = self.class32(word);
+        let is_relaxed = self.effect == Effect::RelaxLoads(class);
+        let value = self.of.env.load32(word, if is_relaxed { Relaxed } else { order });
+        if self.effect == Effect::PendingOverlooked && class == Class::Bell && self.is_thief.get() {
+            self.bell.set(Some(value));
+        }
+        value
     }
 
     fn cas32(&self, word: &E::U32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
         self.catch_up();
         let env = self.of.env;
         let class = self.class32(word);
+        // It is rung, not only looked at.
+        self.bell.set(None);
         if class == Class::Lock && order != Relaxed {
             self.is_thief.set(order == AcqRel && slot_of(from) != 0);
         }
@@ -416,6 +451,7 @@ impl<E: Env> Env for Mutant<'_, E> {
             }
             Effect::RingNothing(of) if of == class && order != Relaxed => Ok(from),
             Effect::ThiefRingsNothing if class == Class::Bell && self.is_thief.get() => Ok(from),
+            Effect::WokenRingsNobody if self.is_silent(class) && order != Relaxed => Ok(from),
             _ if class == Class::Lock => {
                 let taken = env.cas32(word, from, to, order);
                 self.is_holder.set(taken.is_ok());
@@ -447,6 +483,10 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
         match self.effect {
             Effect::RelaxLoads(of) if of == class => self.of.env.load64(word, Relaxed),
+            // What its waiter noted when it last looked is asked for next.
+            Effect::PendingOverlooked if class == Class::Other && self.bell.get().is_some() => {
+                self.bell.take().unwrap_or_default().into()
+            }
             Effect::Read(of, value) if of == class => value,
             Effect::ReadZeroOf(index) if position(self.of.words, word) == Some(index) => 0,
             // Enrolling adds one to what it reads, relaxed; all others read what there is.
@@ -526,8 +566,10 @@ impl<E: Env> Env for Mutant<'_, E> {
     }
 
     fn heavy_fence(&self) {
-        if self.effect != Effect::SkipPairedFence(false) {
-            self.of.env.heavy_fence();
+        match self.effect {
+            Effect::SkipPairedFence(false) => {}
+            Effect::LightenFences => self.of.env.light_fence(),
+            _ => self.of.env.heavy_fence(),
         }
     }
 
@@ -541,18 +583,21 @@ impl<E: Env> Env for Mutant<'_, E> {
 
     fn wait(&self, what: Waiting, word: &E::U32, seen: u32, deadline: u64) -> Waited {
         self.deadline.set(deadline);
+        if self.class32(word) == Class::Bell {
+            self.has_slept.set(true);
+        }
         self.of.env.wait(what, word, seen, deadline)
     }
 
-    fn wake_one(&self, word: &E::U32) {
-        if self.effect != Effect::LoseWakes(self.class32(word)) {
-            self.of.env.wake_one(word);
-        }
+    fn wake_one(&self, word: &E::U32) -> bool {
+        // A wake that is lost looks like one that was heard.
+        let class = self.class32(word);
+        self.effect == Effect::LoseWakes(class) || self.is_silent(class) || self.of.env.wake_one(word)
     }
 
     fn wake_all(&self, word: &E::U32) {
         match self.effect {
-            Effect::WakeOneOfAll => self.of.env.wake_one(word),
+            Effect::WakeOneOfAll => drop(self.of.env.wake_one(word)),
             Effect::TrustSleepersBit if !self.sleepers.get() => {}
             Effect::LoseWakes(of) if of == self.class32(word) => {}
             _ => self.of.env.wake_all(word),
@@ -569,21 +614,28 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
     }
 
-    fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32) {
+    fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32, wakes: Wakes) -> bool {
         self.catch_up();
         let is_tampered_with = match self.effect {
             Effect::RelaxStores(class) => class == Class::Lock,
-            Effect::LoseWakes(_) | Effect::WakeOneOfAll | Effect::TrustSleepersBit => true,
+            Effect::LoseWakes(_) | Effect::WakeOneOfAll => true,
+            Effect::TrustSleepersBit | Effect::WokenRingsNobody => true,
             _ => false,
         };
         self.is_thief.set(false);
         self.is_holder.set(false);
         if !is_tampered_with {
-            return self.of.env.free_and_wake(lock, doorbell);
+            return self.of.env.free_and_wake(lock, doorbell, wakes);
         }
         // Part by part, each as the mutant does it.
         self.store32(lock, 0, Release);
-        self.wake_all(doorbell);
+        match wakes {
+            Wakes::One => self.wake_one(doorbell),
+            Wakes::All => {
+                self.wake_all(doorbell);
+                true
+            }
+        }
     }
 
     fn slot_is_free(&self, slot: u32) -> bool {

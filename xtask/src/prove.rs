@@ -14,7 +14,7 @@ use crate::{parts, test};
 
 /// Parts that prove a property of the product, as opposed to the state of its source.
 const PROVING: &[&str] =
-    &["unit", "processes", "hammer", "waiting", "workers", "batch", "interop", "loom", "crash"];
+    &["unit", "processes", "hammer", "waiting", "workers", "batch", "interop", "targets", "loom", "crash"];
 
 /// The promises of the product. The page says so if a promise has no line of proof.
 const PROMISES: &[(&str, &str)] = &[

@@ -7,8 +7,10 @@ pub mod journal;
 pub mod lock;
 pub mod queue;
 pub mod reader;
+pub mod recovery;
 pub mod rejudge;
 pub mod semaphore;
+pub mod windows;
 pub mod work;
 
 use crate::mutant::Mutation;
@@ -49,6 +51,9 @@ pub const MODELS: &[Named] = models![
     semaphore::sleepers_get_their_permits,
     semaphore::recovery_rings,
     semaphore::adoption_rings,
+    windows::windows_take_turns,
+    windows::holders_take_turns,
+    windows::last_sweep_serves_the_waiter,
     at_once::at_once_balances,
     at_once::at_once_passes_nobody_over,
     queue::waiter_gets_its_grant,
@@ -59,6 +64,8 @@ pub const MODELS: &[Named] = models![
     queue::the_dead_come_in_pairs,
     queue::recovery_rings_waiters,
     queue::newcomer_does_not_overtake,
+    queue::lost_place_is_left_alone,
+    queue::covered_newcomer_delays_nobody,
     rejudge::removal_ends_waiting,
     rejudge::removal_finds_used_entries,
     rejudge::removal_rings_participants,
@@ -68,6 +75,9 @@ pub const MODELS: &[Named] = models![
     rejudge::threads_of_one_participant_wait,
     rejudge::shared_doorbell_tells_of_all,
     rejudge::shared_doorbell_rings_last,
+    recovery::recovery_is_recovered,
+    recovery::moved_alarm_is_recovered,
+    recovery::collecting_passes_the_alarm_on,
     cooldown::reports_pause_once,
     cooldown::late_report_is_absorbed,
     cooldown::report_against_admission,
@@ -94,6 +104,8 @@ pub const MODELS: &[Named] = models![
     work::taker_hears_that_the_pause_is_over,
     work::taker_hears_that_all_is_over,
     work::collector_hears_that_all_is_over,
-    work::one_ring_tells_all,
+    work::rings_find_whom_they_help,
+    work::leaving_taker_rings_on,
+    work::takers_ring_on,
     work::removal_ends_waiting_for_work,
 ];

@@ -17,14 +17,16 @@ use crate::api::request::Request;
 use crate::api::set::LimitSet;
 use crate::engine::{Admitted, Charge, Ending, Report, Table, Trial, Wants};
 use crate::limit::MAX_CAPACITY;
+use crate::segment::grantee::Grantee;
 use crate::shared::acquire::{Ask, Grant};
 use crate::shared::admin::Pause;
+use crate::sys::clock;
 use crate::sys::free_list::{Recycle, Recycled, Spares};
-use crate::sys::{clock, fork};
 
 /// What was acquired: permits that are held, and charges on rates.
 ///
-/// Dropping it releases the permits. In a forked child it is inert: it belongs to the parent.
+/// Dropping it releases the permits. It belongs to the participant that acquired it: in a forked child, and after this
+/// process [took a lent slot lock back](crate::LentLife::release), dropping it does nothing.
 ///
 /// ```
 /// use limitset::{LimitSet, RateLimit, ResourceLimit};
@@ -64,8 +66,8 @@ struct Held {
     named: u64,
     ticket: u64,
     admitted: Admitted,
-    /// The process that it belongs to.
-    epoch: u64,
+    /// The participant that it belongs to; none, if nothing is enforced.
+    to: Grantee,
     is_enforced: bool,
     is_over: bool,
     pool_index: Option<usize>,
@@ -74,19 +76,20 @@ struct Held {
 impl Held {
     /// Says anew whatever it says: what was granted, reports being owed of the limits in `owing`.
     #[inline(always)]
-    fn begin(&mut self, wants: &Wants, owing: u64, table: &Table, granted: &Grant) {
+    fn begin(&mut self, wants: &Wants, owing: u64, set: &LimitSet, granted: &Grant) {
+        let (table, to) = (&set.keys().table, Grantee::now(set.segment()));
         self.wants.copy(wants);
         self.owing = owing & table.reporting() & wants.demand();
         (self.named, self.ticket, self.admitted) = (wants.named(), granted.ticket, granted.admitted);
-        (self.epoch, self.pool_index) = (fork::epoch(), None);
+        (self.to, self.pool_index) = (to, None);
         (self.is_spread, self.is_enforced, self.is_over) = (false, true, false);
     }
 
     /// Becomes the record of an admission.
-    fn admit(&mut self, ask: Ask<'_>, table: &Table, admission: Admission) {
+    fn admit(&mut self, ask: Ask<'_>, set: &LimitSet, admission: Admission) {
         match admission {
-            Admission::Granted(grant) => self.begin(ask.wants, ask.owing, table, &grant),
-            Admission::NotEnforced => *self = Self { epoch: fork::epoch(), ..Self::default() },
+            Admission::Granted(grant) => self.begin(ask.wants, ask.owing, set, &grant),
+            Admission::NotEnforced => *self = Self::default(),
         }
     }
 
@@ -133,13 +136,13 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     pub(crate) fn new(set: S, wants: &Wants, owing: u64, granted: &Grant) -> Self {
         let mut held = Recycled::<S, Held>::used_or_new(set);
         let (set, grant) = held.both();
-        grant.begin(wants, owing, &set.borrow().keys().table, granted);
+        grant.begin(wants, owing, set.borrow(), granted);
         Self { held }
     }
 
     pub(crate) fn not_enforced(set: S) -> Self {
         let mut held = Recycled::used_or_new(set);
-        *held = Held { epoch: fork::epoch(), ..Held::default() };
+        *held = Held::default();
         Self { held }
     }
 
@@ -249,9 +252,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if !self.held.is_enforced {
             return Ok(());
         }
-        if self.held.epoch != fork::epoch() {
-            return Err(AcquireError::Forked);
-        }
+        self.held.to.check(self.set().segment())?;
         let ask = Ask { wants: &wants, owing: !self.held.owed() };
         let Grant { ticket, admitted } =
             grant_or_refusal(self.set().shared(), self.set().shared().try_acquire(ask)?)?;
@@ -316,9 +317,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     ///
     /// [`UsageError::Unavailable`] if the lock stays busy; it is done as soon as it is free.
     pub fn rate_limited(self, retry_after: Option<Duration>) -> Result<Pause, UsageError> {
-        let set = self.set().shared().clone();
+        let (set, to) = (self.set().shared().clone(), self.held.to);
         let (charges, report) = self.into_report(retry_after)?;
-        Ok(set.report_rate_limited(charges, report)?)
+        Ok(set.report_rate_limited(to, charges, report)?)
     }
 
     /// What was charged, and what there is to report, for whoever ends the acquisition.
@@ -326,8 +327,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         mut self,
         retry_after: Option<Duration>,
     ) -> Result<(SmallVec<[Charge; 4]>, Report), UsageError> {
-        if self.held.epoch != fork::epoch() {
-            return Err(UsageError::Forked);
+        // A caller that passed without asking holds nothing, and may report what the other side said.
+        if self.held.is_enforced {
+            self.held.to.check(self.set().segment())?;
         }
         let retry_after = retry_after.map_or(0, clock::nanos);
         let report = Report { admitted: self.held.is_enforced.then_some(self.held.admitted), retry_after };
@@ -371,9 +373,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
 
     /// Changes what is charged of one limit; gives how much was given back.
     fn recharge(&mut self, place: usize, to: u64) -> Result<u64, UsageError> {
-        if self.held.epoch != fork::epoch() {
-            return Err(UsageError::Forked);
-        }
+        self.held.to.check(self.set().segment())?;
         let (set, held) = self.held.both();
         let set = set.borrow();
         let Some(charge) = held.charges.get_mut(place) else { return Ok(0) };
@@ -391,7 +391,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             return Ok(0);
         }
         let before = *charge;
-        let charged = set.shared().settle(&before, to)?;
+        let charged = set.shared().settle(held.to, &before, to)?;
         charge.charged = charged;
         charge.owes_report = false;
         Ok(before.charged.saturating_sub(charged))

@@ -6,9 +6,10 @@ use super::Acquisition;
 use crate::api::error::{AcquireError, RunError, UsageError};
 use crate::api::set::LimitSet;
 use crate::engine::Ending;
+use crate::segment::grantee::Void;
 use crate::shared::deferred::DROP_LOCK_TIMEOUT;
 use crate::shared::error::SetError;
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 impl<S: Borrow<LimitSet>> Acquisition<S> {
     pub(crate) fn run<T, E>(self, body: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, RunError<E>> {
@@ -37,8 +38,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if std::mem::replace(&mut self.held.is_over, true) {
             return Ok(());
         }
-        if self.held.epoch != fork::epoch() {
-            return Err(UsageError::Forked);
+        if let Err(void) = self.held.to.check(self.set().segment()) {
+            return self.end_void(void);
         }
         // Nearly always there are only permits to give back, if there is anything.
         if let Ending::Released(admitted) = ending
@@ -51,14 +52,20 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             if permits == 0 {
                 return Ok(());
             }
-            if set.shared().release_fast(&self.held.wants, permits)? {
+            if set.shared().release_fast(self.held.to.participant(), &self.held.wants, permits)? {
                 return Ok(());
             }
         }
         self.end_with_guard(ending, patience.unwrap_or_else(|| self.set().shared().lock_timeout()))
     }
 
-    /// The same whatever there is to do.
+    /// Of a handle that is not this participant's there is nothing to end, nor of one that passed without asking.
+    #[cold]
+    fn end_void(&self, void: Void) -> Result<(), UsageError> {
+        if self.held.is_enforced { Err(void.into()) } else { Ok(()) }
+    }
+
+    /// Ends it under the lock.
     #[inline(never)]
     fn end_with_guard(&mut self, ending: Ending, patience: u64) -> Result<(), UsageError> {
         let (set, held) = self.held.both();
@@ -72,7 +79,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if !needs_lock {
             return Ok(());
         }
-        let finished = set.shared().finish(held.spread(table), ending, patience);
+        let to = held.to;
+        let finished = set.shared().finish(to, held.spread(table), ending, patience);
         finished.map_err(|error| self.end_later(ending, error).into())
     }
 
@@ -90,7 +98,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     #[cold]
     fn end_later(&self, ending: Ending, error: SetError) -> SetError {
         if error.is_lock_timeout() {
-            self.set().shared().finish_deferred(self.held.charges.to_vec(), ending);
+            self.set().shared().finish_deferred(self.held.to, self.held.charges.to_vec(), ending);
         }
         error
     }

@@ -39,8 +39,9 @@ impl Acquisition {
             Ok(None) => return Ok(false),
             answer => answer,
         };
-        let admission = ladder::climb(set.shared(), ask, || request.name(), at_once, Ladder::decide)?;
-        self.held.admit(ask, &set.keys().table, admission);
+        let admission =
+            ladder::climb(set.shared(), ask, || request.name(), timeout, at_once, Ladder::decide)?;
+        self.held.admit(ask, set, admission);
         Ok(true)
     }
 }

@@ -3,3 +3,4 @@
 mod grant;
 pub(crate) mod list;
 pub(super) mod wait;
+mod wake;
