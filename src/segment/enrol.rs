@@ -324,6 +324,9 @@ impl View {
         let Ok(engine) = self.engine(&table) else { return Ok(()) };
         let clock = self.checked.clock;
         if alone {
+            // Taken from a dead holder without serving the queue: all waiters are dead too, and an admission in a slow
+            // start that is spent on one of them cannot be given back.
+            drop(engine.block.lock(me, deadline)?);
             engine.sweep(me, deadline, &clock)?;
         }
         let mut guard = engine.lock(me, deadline)?;
@@ -369,7 +372,9 @@ impl View {
         }
         let table = self.table();
         if let Ok(engine) = self.engine(&table) {
-            // Fails only if words are damaged; the waiters then notice the removal at their next poll.
+            // Again for the state, with the doorbells of its work queue.
+            engine.block.close_unlocked();
+            // Fails for damaged words only, whose waiters find out when their slice is over.
             let _ = engine.ring_all();
         }
     }
