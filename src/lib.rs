@@ -74,6 +74,9 @@ compile_error!(
     "limitset needs Linux: it is built on futexes, open-file-description locks and MADV_WIPEONFORK"
 );
 
+#[cfg(not(target_pointer_width = "64"))]
+compile_error!("limitset is 64-bit only: build for a 64-bit target, such as x86_64 or aarch64");
+
 mod acquisition;
 mod answer;
 mod audit;

@@ -14,9 +14,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::page::page_bytes;
 use super::{clock, futex};
-
-const PAGE_BYTES: usize = 4096;
 
 /// Epochs given out so far in this process and its ancestors.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
@@ -73,7 +72,7 @@ fn wiped_page() -> io::Result<&'static AtomicU64> {
     let page = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
-            PAGE_BYTES,
+            page_bytes(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
             -1,
@@ -84,10 +83,10 @@ fn wiped_page() -> io::Result<&'static AtomicU64> {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the range is exactly the mapping just made, which nobody else knows of.
-    if unsafe { libc::madvise(page, PAGE_BYTES, libc::MADV_WIPEONFORK) } != 0 {
+    if unsafe { libc::madvise(page, page_bytes(), libc::MADV_WIPEONFORK) } != 0 {
         let error = io::Error::last_os_error();
         // SAFETY: as above; no reference into the page exists.
-        unsafe { libc::munmap(page, PAGE_BYTES) };
+        unsafe { libc::munmap(page, page_bytes()) };
         return Err(error);
     }
     // SAFETY: the page is readable, writable, aligned, zeroed, and never unmapped.

@@ -34,7 +34,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
 use super::fork::{self, ForkLock, InChild};
 use super::kept::Kept;
 use super::ofd::{self, Identity};
-use super::pin::{PIN_BYTES, Pin};
+use super::page::page_bytes;
+use super::pin::Pin;
 
 const INIT_LOCK: i64 = 0;
 
@@ -139,7 +140,7 @@ impl Descriptors {
     /// A new description of the same file, whichever way still works.
     fn reopen(&self) -> io::Result<File> {
         let (start, bytes) = self.mapping;
-        let end = start + bytes.next_multiple_of(PIN_BYTES);
+        let end = start + bytes.next_multiple_of(page_bytes());
         let through = |descriptor: &AtomicI32| {
             let descriptor = descriptor.load(Acquire);
             self.leads_to_us(descriptor).then(|| through_proc(descriptor).into())

@@ -7,6 +7,7 @@
 //! ofd        locks of open file descriptions
 //! file       opening, making and publishing segment files
 //! liveness   one kernel lock per participant, which ends exactly with its address space
+//! page       the size of a page
 //! pin        what ties that lock to the address space
 //! kept       a descriptor of that lock, for those who lend their life to a command
 //! fork       noticing a fork; acting in the child
@@ -20,6 +21,8 @@
 pub(crate) mod barrier;
 pub(crate) mod clock;
 pub(crate) mod file;
+#[cfg(test)]
+mod filter;
 pub(crate) mod fork;
 pub(crate) mod futex;
 pub(crate) mod kept;
@@ -27,6 +30,7 @@ pub(crate) mod liveness;
 pub(crate) mod machine;
 pub(crate) mod map;
 pub(crate) mod ofd;
+mod page;
 mod pin;
 pub(crate) mod process;
 #[cfg(feature = "raw_sync")]

@@ -26,7 +26,9 @@ pub(crate) fn look(descriptor: RawFd) -> io::Result<(Identity, u64)> {
     Errno::result(code)?;
     // SAFETY: fstat succeeded, so it has filled the buffer.
     let about = unsafe { about.assume_init() };
-    Ok((Identity { device: about.st_dev, inode: about.st_ino }, about.st_nlink))
+    #[allow(clippy::useless_conversion, reason = "a count of links has 32 bits on ARM64, and 64 on x86_64")]
+    let links = u64::from(about.st_nlink);
+    Ok((Identity { device: about.st_dev, inode: about.st_ino }, links))
 }
 
 /// Closes a descriptor that was opened by us and still is ours.

@@ -4,8 +4,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 use super::fork;
-
-pub(super) const PIN_BYTES: usize = 4096;
+use super::page::page_bytes;
 
 /// A page of a description, mapped so that the description lives exactly as long as this address space.
 pub(crate) struct Pin {
@@ -18,14 +17,14 @@ impl Pin {
         // SAFETY: a mapping without a fixed address replaces nothing, and without any access right nobody can
         // read or write through it.
         let page = unsafe {
-            libc::mmap(std::ptr::null_mut(), PIN_BYTES, libc::PROT_NONE, libc::MAP_SHARED, descriptor, 0)
+            libc::mmap(std::ptr::null_mut(), page_bytes(), libc::PROT_NONE, libc::MAP_SHARED, descriptor, 0)
         };
         if page == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let pin = Self { address: page.addr(), epoch: fork::epoch() };
         // SAFETY: the range is the mapping just made.
-        if unsafe { libc::madvise(page, PIN_BYTES, libc::MADV_DONTFORK) } != 0 {
+        if unsafe { libc::madvise(page, page_bytes(), libc::MADV_DONTFORK) } != 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(pin)
@@ -39,7 +38,7 @@ impl Drop for Pin {
             let page = std::ptr::without_provenance_mut(self.address);
             // SAFETY: addresses come from `new` alone, in this very process, and each is held by one `Pin` or
             // by `Descriptors`, which hands it out once; no reference into the page can exist.
-            unsafe { libc::munmap(page, PIN_BYTES) };
+            unsafe { libc::munmap(page, page_bytes()) };
         }
     }
 }
