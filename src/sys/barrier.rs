@@ -67,11 +67,9 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Duration;
 
-    use nix::sys::wait::{WaitStatus, waitpid};
-    use nix::unistd::{ForkResult, fork};
-
     use super::*;
     use crate::core::{Env, NEVER, Waited, Waiting};
+    use crate::sys::filter::{self, Answer};
     use crate::sys::machine::{Crowd, Machine};
 
     #[test]
@@ -94,58 +92,30 @@ mod tests {
         let machine =
             Machine { descriptors: None, lock_slice: hour, doorbell_slice: hour, crowd: Crowd::default() };
         let sleepers = AtomicU32::new(1);
-        // SAFETY: the child calls only what takes no lock of this process and allocates nothing, and leaves by `_exit`.
-        match unsafe { fork() }.unwrap() {
-            ForkResult::Parent { child } => {
-                let end = waitpid(child, None).unwrap();
-                let WaitStatus::Exited(_, found) = end else { panic!("it slept on for a minute: {end:?}") };
-                if found & NO_FILTER != 0 {
-                    println!(
-                        "SKIPPED barriers that are refused: this machine allows no filter of system calls"
-                    );
-                    return;
-                }
-                assert_eq!((found & STILL_REGISTERED, found & NOT_BLIND, found & SLEPT_ON), (0, 0, 0));
-            }
-            ForkResult::Child => {
-                // SAFETY: takes an integer. Nobody wakes a sleeper here: this ends who would sleep for an hour.
-                unsafe { libc::alarm(60) };
-                let bit = |is_wrong: bool, bit: i32| if is_wrong { bit } else { 0 };
-                let mut found = bit(!refuse_barriers(), NO_FILTER);
-                register();
-                found |= bit(IS_REGISTERED.load(SeqCst), STILL_REGISTERED);
-                light();
-                heavy();
-                found |= bit(!is_blind(), NOT_BLIND);
-                let waited = machine.wait(Waiting::Lock, &sleepers, 1, NEVER);
-                found |= bit(waited != Waited::SliceOver, SLEPT_ON);
-                // SAFETY: ends the process, and nothing of it is needed any more.
-                unsafe { libc::_exit(found) }
-            }
+        let end = filter::in_child(|| {
+            let bit = |is_wrong: bool, bit: i32| if is_wrong { bit } else { 0 };
+            let mut found = bit(!refuse_barriers(), NO_FILTER);
+            register();
+            found |= bit(IS_REGISTERED.load(SeqCst), STILL_REGISTERED);
+            light();
+            heavy();
+            found |= bit(!is_blind(), NOT_BLIND);
+            let waited = machine.wait(Waiting::Lock, &sleepers, 1, NEVER);
+            found | bit(waited != Waited::SliceOver, SLEPT_ON)
+        });
+        // An alarm ends a child that sleeps for the hour.
+        let found = end.unwrap_or_else(|end| panic!("it slept on for a minute: {end:?}"));
+        if found & NO_FILTER != 0 {
+            println!("SKIPPED barriers that are refused: this machine allows no filter of system calls");
+            return;
         }
+        assert_eq!((found & STILL_REGISTERED, found & NOT_BLIND, found & SLEPT_ON), (0, 0, 0));
         assert!(Duration::from_nanos(BLIND_NANOS) < Machine::LOCK_SLICE, "or nothing is gained by it");
     }
 
     /// From now on `membarrier` fails for this thread; false if there can be no such filter.
-    #[expect(clippy::cast_possible_truncation, reason = "codes of filters are small")]
     fn refuse_barriers() -> bool {
-        const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-        const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-        const ANSWER: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-        let line = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
-        let mut lines = [
-            // The number of the call comes first.
-            line(LOAD, 0, 0, 0),
-            line(IF_EQUAL, 0, 1, u32::try_from(libc::SYS_membarrier).unwrap_or(0)),
-            line(ANSWER, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs()),
-            line(ANSWER, 0, 0, libc::SECCOMP_RET_ALLOW),
-        ];
-        let program = libc::sock_fprog { len: 4, filter: lines.as_mut_ptr() };
-        // SAFETY: takes integers only.
-        let no_privileges = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
-        // SAFETY: the program and its four lines are live for the whole call, which copies them.
-        let filter =
-            unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
-        no_privileges == 0 && filter == 0 && !membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
+        let refused = filter::answer(libc::SYS_membarrier, Answer::Error(libc::EPERM));
+        refused && !membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED)
     }
 }
