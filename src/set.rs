@@ -124,7 +124,8 @@ impl LimitSet {
         self.try_request(&request.into(), |set| set)
     }
 
-    fn try_request<'s, S: Borrow<Self>>(
+    /// As [`try_acquire`](Self::try_acquire); `keep` makes the handle that the acquisition keeps of the set.
+    pub(crate) fn try_request<'s, S: Borrow<Self>>(
         &'s self,
         request: &Request<'_>,
         keep: impl Fn(&'s Self) -> S,

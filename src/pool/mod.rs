@@ -158,7 +158,7 @@ impl LimitPool {
         let request = request.into();
         match self.balance {
             Balance::FirstFree => self.first_free(&request).map_err(|(_, refusal)| refusal),
-            _ => self.in_turn(|set| set.try_acquire(request.clone())),
+            _ => self.in_turn(|set| set.try_request(&request, LimitSet::clone)),
         }
     }
 
@@ -229,7 +229,7 @@ impl LimitPool {
         let mut best: Option<(usize, AcquireError)> = None;
         for index in self.turns() {
             let Some(set) = self.sets.get(index) else { continue };
-            match self.counted(index, set.try_acquire(request.clone())) {
+            match self.counted(index, set.try_request(request, LimitSet::clone)) {
                 None => {}
                 Some(Ok(acquisition)) => return Ok(acquisition),
                 Some(Err(refusal))
