@@ -94,9 +94,11 @@ mod tests {
         let sleepers = AtomicU32::new(1);
         let end = filter::in_child(|| {
             let bit = |is_wrong: bool, bit: i32| if is_wrong { bit } else { 0 };
-            let mut found = bit(!refuse_barriers(), NO_FILTER);
+            if !refuse_barriers() {
+                return NO_FILTER;
+            }
             register();
-            found |= bit(IS_REGISTERED.load(SeqCst), STILL_REGISTERED);
+            let mut found = bit(IS_REGISTERED.load(SeqCst), STILL_REGISTERED);
             light();
             heavy();
             found |= bit(!is_blind(), NOT_BLIND);

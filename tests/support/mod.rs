@@ -3,6 +3,8 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+pub mod emulated;
+
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,9 +58,13 @@ pub fn main(roles: &[Role], tests: Vec<(&'static str, fn())>) {
         let arguments: Vec<String> = std::env::args().skip(1).collect();
         return work(&arguments);
     }
+    let lacks = std::sync::Arc::new(emulated::Lacks::probe());
     let trials = tests.into_iter().map(|(name, test)| {
+        let lacks = lacks.clone();
         Trial::test(name, move || {
-            watched(name, test);
+            if !lacks.skip(name) {
+                watched(name, test);
+            }
             Ok(())
         })
     });
@@ -90,7 +96,12 @@ pub struct Worker {
 impl Worker {
     /// Starts this very binary in a role.
     pub fn start(role: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+        Self::spawn(emulated::this_program(), role, arguments)
+    }
+
+    /// Starts a program in one of its roles: this binary, or the same built for another processor.
+    pub fn spawn(mut program: Command, role: &str, arguments: &[&str]) -> Self {
+        let mut child = program
             .env(ROLE, role)
             .args(arguments)
             .stdin(Stdio::piped())

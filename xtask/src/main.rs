@@ -14,6 +14,7 @@ mod python;
 mod report;
 mod run;
 mod tally;
+mod targets;
 mod test;
 
 use std::io::{self, Write};
@@ -65,6 +66,12 @@ const COMMANDS: &[Subcommand] = &[
         usage: "python [PYTEST ARGUMENT...]",
         about: "build, install and test the Python binding in a virtual environment under target/",
         run: python::command,
+    },
+    Subcommand {
+        name: "targets",
+        usage: "targets",
+        about: "compile for other processors and C libraries, and test the ARM64 build under qemu",
+        run: targets::command,
     },
     Subcommand {
         name: "pictures",

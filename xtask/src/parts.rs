@@ -155,6 +155,11 @@ pub(crate) const PARTS: &[Part] = &[
         work: Work::Tests(|_| Ok(vec![cargo(&["run", "--quiet", "-p", "xtask", "--", "python"])])),
     },
     Part {
+        name: "targets",
+        about: "other processors and C libraries: it compiles; the ARM64 build runs under qemu, beside this one",
+        work: Work::Tests(|_| Ok(vec![cargo(&["run", "--quiet", "-p", "xtask", "--", "targets"])])),
+    },
+    Part {
         name: "loom",
         about: "the protocol under every interleaving of small cases",
         work: Work::Tests(|_| {
@@ -236,6 +241,7 @@ fn unit(root: &Path) -> io::Result<Vec<Step>> {
 
 /// Integration tests that have a part of their own, besides those whose names begin with `crash`.
 const OWN_PARTS: &[&str] = &[
+    "architectures",
     "batch",
     "events",
     "examples",

@@ -14,7 +14,7 @@ use crate::{parts, test};
 
 /// Parts that prove something about the product, as opposed to the state of its source.
 const PROVING: &[&str] =
-    &["unit", "processes", "hammer", "waiting", "workers", "batch", "interop", "loom", "crash"];
+    &["unit", "processes", "hammer", "waiting", "workers", "batch", "interop", "targets", "loom", "crash"];
 
 /// What the product promises. A number without a line of proof is stated as such.
 const PROMISES: &[(&str, &str)] = &[
