@@ -6,6 +6,8 @@
 
 #[path = "support/forks.rs"]
 mod forks;
+#[path = "forks/instructions.rs"]
+mod instructions;
 #[path = "support/mod.rs"]
 mod support;
 
@@ -21,18 +23,20 @@ use nix::sys::wait::WaitStatus;
 use support::{TempName, Worker, say};
 
 fn main() {
-    support::main(
-        &[("thread_start", thread_start_role), ("first_attach", first_attach_role)],
-        vec![
-            ("a_future_ends_in_time_in_a_child_whose_parent_was_starting_a_thread", || {
-                thread_start("future")
-            }),
-            ("a_blocking_wait_ends_in_time_in_a_child_whose_parent_was_starting_a_thread", || {
-                thread_start("blocking");
-            }),
-            ("a_child_attaches_whatever_its_parents_first_attach_was_doing", first_attach),
-        ],
-    );
+    let roles: [support::Role; 3] = [
+        ("thread_start", thread_start_role),
+        ("first_attach", first_attach_role),
+        ("instructions", instructions::role),
+    ];
+    let tests: Vec<(&str, fn())> = vec![
+        ("a_future_ends_in_time_in_a_child_whose_parent_was_starting_a_thread", || thread_start("future")),
+        ("a_blocking_wait_ends_in_time_in_a_child_whose_parent_was_starting_a_thread", || {
+            thread_start("blocking");
+        }),
+        ("a_child_attaches_whatever_its_parents_first_attach_was_doing", first_attach),
+        ("a_child_attaches_between_any_two_instructions_of_its_parents_first_attach", instructions::test),
+    ];
+    support::main(&roles, tests);
 }
 
 /// Seconds after which a child is taken to hang. Its work takes milliseconds.
@@ -104,6 +108,10 @@ fn join(child: &Forked, what: &str) {
     let ended = child.wait();
     // Before any panic: a process does not end while a thread of it is held in a lock of `std`.
     LET_GO.store(true, SeqCst);
+    judge(ended, what);
+}
+
+fn judge(ended: WaitStatus, what: &str) {
     match ended {
         WaitStatus::Exited(_, 0) => {}
         WaitStatus::Signaled(_, nix::sys::signal::Signal::SIGALRM, _) => panic!("the child hung: {what}"),

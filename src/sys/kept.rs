@@ -5,7 +5,7 @@
 
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicI32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use super::ofd::{self, Identity};
 
@@ -21,14 +21,15 @@ impl Kept {
         Self { number: AtomicI32::new(ofd::NONE), identity }
     }
 
-    /// Keeps a descriptor, and closes the one that was kept before.
+    /// Keeps a descriptor where none is kept, or where the one that was kept is lost. A lost number is left alone: it may
+    /// be another file's by now, or even that of the new descriptor.
     pub(crate) fn keep(&self, descriptor: OwnedFd) {
-        drop(self.checked(self.number.swap(descriptor.into_raw_fd(), AcqRel)));
+        self.number.store(descriptor.into_raw_fd(), Release);
     }
 
-    /// Keeps a descriptor that was taken.
+    /// Keeps a descriptor that was taken, and closes one that was kept since.
     pub(crate) fn put_back(&self, descriptor: OwnedFd) {
-        self.keep(descriptor);
+        drop(self.checked(self.number.swap(descriptor.into_raw_fd(), AcqRel)));
     }
 
     /// Hands it over; none if none is kept, or its number leads elsewhere by now.

@@ -116,7 +116,6 @@ impl Descriptors {
                 return is_free && self.sees_our_byte(check) && self.leads_to_us(check);
             }
             match self.reopen() {
-                // The old number may be another file's by now: then it is left alone.
                 Ok(file) => self.check.keep(file.into()),
                 Err(_) => return false,
             }
@@ -264,7 +263,7 @@ impl Own<'_> {
             ofd::unlock(self.descriptor(), INIT_LOCK, 1);
             forks.without_forks(|| {
                 if let Some(life) = own.take() {
-                    kept.keep(life);
+                    kept.put_back(life);
                 }
             });
             std::mem::forget(self);
