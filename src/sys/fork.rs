@@ -14,8 +14,8 @@
 //! * the page is published by one compare-and-swap, before any lock is taken;
 //! * the lock (the gate) is a word of that page, so every child finds it free;
 //! * the registry is a list of nodes that are never freed, and each change of it is one store;
-//! * the handlers are registered under the gate. A child that inherits them without the note of it registers them again;
-//!   run twice, they act once.
+//! * the handlers are registered by one thread, and note that they are when they run. Only a child of a fork that did not
+//!   run them can inherit them without that note, and registers them again; run twice, they act once.
 
 use std::cell::Cell;
 use std::io;
@@ -42,6 +42,9 @@ struct Page {
     epoch: AtomicU64,
     /// Held while the registry changes, while a thread forks, and by actions that no fork may catch half done.
     gate: ForkLock,
+    /// Held while the handlers are registered. Not the gate: libc may let the registration wait for a fork, and that fork
+    /// for the gate.
+    registration: ForkLock,
 }
 
 #[inline(always)]
@@ -110,7 +113,7 @@ impl Forks {
         // While /proc can be seen.
         clock::boot_id();
         clock::time_namespace();
-        let _gate = self.0.gate.lock();
+        let _turn = self.0.registration.lock();
         if !HAS_HANDLERS.load(Acquire) {
             // SAFETY: the handlers are functions of this library, which do only what a fork handler may.
             let code = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
@@ -206,7 +209,7 @@ impl Registry {
 
     fn add(&self, _gate: &ForkGuard<'_>, it: Box<Arc<dyn InChild>>) {
         let item = Box::into_raw(it);
-        // Nobody else fills the node: that takes the gate.
+        // No other thread fills the node: that takes the gate.
         if let Some(node) = self.nodes().find(|node| node.item.load(Relaxed).is_null()) {
             node.item.store(item, Release);
             return;
@@ -247,6 +250,8 @@ thread_local! {
 
 /// Does nothing if the gate is held already: then this handler is registered twice, and runs for the second time.
 extern "C" fn before_fork() {
+    // The thread that registers may not have come to this yet, and the child would not know.
+    HAS_HANDLERS.store(true, Release);
     if let Some(page) = page()
         && !HOLDS_GATE.get()
     {

@@ -21,7 +21,7 @@ use crate::support::{self, TempName, Worker, depth, say};
 use crate::{beware_of_hanging, nap_until};
 
 /// The trap flag of the processor.
-const TRAP: u64 = 0x100;
+const TRAP: i32 = 0x100;
 
 /// Where the code of this program is.
 static CODE: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
@@ -40,7 +40,7 @@ pub(crate) fn test() {
     let name = TempName::new();
     let segment = options().create(&name).unwrap();
     // Prime, so that loops do not fall into step with it.
-    let stride = if depth(0, 1) == 0 { 211 } else { 3 };
+    let stride = if depth(0, 1) == 0 { 211 } else { 13 };
     let mut worker = Worker::start("instructions", &[&name.0, &stride.to_string()]);
     let said = worker.hear();
     worker.wait_for_end();
@@ -114,7 +114,7 @@ extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut lib
         return;
     }
     let done = DONE.fetch_add(1, SeqCst);
-    if done % STRIDE.load(SeqCst) == 0 {
+    if done.is_multiple_of(STRIDE.load(SeqCst)) {
         STANDS.store(true, SeqCst);
         nap_until(|| !STANDS.load(SeqCst));
     }
@@ -134,7 +134,7 @@ fn stepped(work: impl FnOnce()) {
     unsafe { std::arch::asm!("pushfq", "or qword ptr [rsp], {trap}", "popfq", trap = const TRAP) };
     work();
     // SAFETY: clears the flag.
-    unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], {rest}", "popfq", rest = const !(TRAP as i32)) };
+    unsafe { std::arch::asm!("pushfq", "and qword ptr [rsp], {rest}", "popfq", rest = const !TRAP) };
 }
 
 #[cfg(not(target_arch = "x86_64"))]
