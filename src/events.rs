@@ -26,6 +26,7 @@ use crate::answer::{AcquireError, Unavailable};
 use crate::cooldown::Pause;
 use crate::engine::{Lease, Swept};
 use crate::set::LimitSet;
+use crate::sys::thread;
 
 /// Tells an event, if anybody can hear it.
 macro_rules! tell {
@@ -98,7 +99,10 @@ pub(crate) fn not_enforced(set: &LimitSet, label: Option<&str>, why: &Unavailabl
 }
 
 pub(crate) fn recovered(set: &LimitSet) {
-    tell!(warn, "recovered", set);
+    // Also told by threads of this library.
+    thread::foreign(|| {
+        tell!(warn, "recovered", set);
+    });
 }
 
 /// What a search for the dead has found.
@@ -108,7 +112,9 @@ pub(crate) fn swept(set: &LimitSet, swept: &Swept) {
     }
     if swept.participants > 0 {
         let Swept { participants, permits, items, .. } = *swept;
-        tell!(warn, "reaped", set, participants = participants, permits = permits, items = items);
+        thread::foreign(|| {
+            tell!(warn, "reaped", set, participants = participants, permits = permits, items = items);
+        });
     }
 }
 

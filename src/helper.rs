@@ -19,7 +19,7 @@ use crate::events;
 use crate::set::LimitSet;
 use crate::sys::fork::PerProcess;
 use crate::sys::machine::Machine;
-use crate::sys::{clock, futex};
+use crate::sys::{clock, futex, thread};
 use crate::wait::Waiting;
 
 /// How long the thread stays when nobody waits.
@@ -125,7 +125,7 @@ pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticke
         None => state.sets.push(Watched { set: set.clone(), sleepers: vec![sleeper] }),
     }
     if !state.is_running {
-        start(helper).map_err(|error| {
+        thread::start(c"limitset-helper", move || serve(helper)).map_err(|error| {
             state.forget(ticket);
             let path = set.segment().view().path();
             attach_trouble(crate::segment::attach_io("start a helper thread for", &path, error))
@@ -230,16 +230,6 @@ impl Watched {
     }
 }
 
-fn start(helper: &'static Helper) -> std::io::Result<()> {
-    let builder = std::thread::Builder::new().name("limitset-helper".to_owned());
-    builder.spawn(move || {
-        // Signals are the program's business.
-        let _ = nix::sys::signal::SigSet::all().thread_block();
-        serve(helper);
-    })?;
-    Ok(())
-}
-
 fn serve(helper: &Helper) {
     loop {
         let mut state = helper.lock();
@@ -272,8 +262,8 @@ fn serve(helper: &Helper) {
             futex::wait_any(&doorbells, alarm.min(slice_over));
         }
         for waker in wakers {
-            // Somebody else's code: if it panics, the others are woken all the same.
-            let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+            // Code of the program: if it panics, the other futures are woken all the same.
+            let _ = catch_unwind(AssertUnwindSafe(|| thread::foreign(|| waker.wake())));
         }
         // A doorbell that rings all the time must not keep us from looking for the dead of any set.
         sets.iter().for_each(sweep_if_due);

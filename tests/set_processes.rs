@@ -27,7 +27,7 @@ use support::{listen, say};
 
 fn main() {
     support::main(
-        &[("user", user_role), ("forked", forked::role)],
+        &[("user", user_role), ("forked", forked::role), ("dropper", stuck::dropper_role)],
         vec![
             ("another_process_sees_the_limits_and_the_config", others::attaching),
             ("another_process_shares_every_number", others::sharing),
@@ -46,6 +46,7 @@ fn main() {
             ("under_allow_a_stuck_set_lets_requests_pass_marked_and_counted", stuck::allowed),
             ("what_is_ended_while_the_lock_is_stuck_is_not_lost", || stuck::ending(stuck::End::GoesOn)),
             ("nor_if_the_stuck_holder_dies", || stuck::ending(stuck::End::Dies)),
+            ("one_thread_returns_all_that_is_dropped_while_the_lock_is_stuck", stuck::one_thread),
             ("an_inherited_acquisition_is_inert_in_a_child", || forked::in_a_worker("inert")),
             ("so_it_is_in_a_child_of_an_anonymous_set", || forked::in_a_worker("inert_anonymous")),
             ("a_child_takes_part_on_its_own", || forked::in_a_worker("own")),

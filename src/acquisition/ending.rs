@@ -4,7 +4,7 @@ use std::borrow::Borrow;
 
 use super::Acquisition;
 use crate::answer::{AcquireError, RunError, Trouble, Unavailable, UsageError};
-use crate::background::{self, DROP_PATIENCE};
+use crate::background::DROP_PATIENCE;
 use crate::engine::{Charge, Ending, Time};
 use crate::set::LimitSet;
 use crate::sys::{clock, fork};
@@ -85,12 +85,12 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         let _ = self.end(ending, Some(clock::nanos(DROP_PATIENCE)));
     }
 
-    /// If somebody was stopped while holding the lock, another thread waits for it.
+    /// If a process was stopped while holding the lock, the background thread waits for it.
     #[cold]
     fn end_later(&self, ending: Ending, trouble: Trouble) -> Trouble {
         if let Trouble::Unavailable(Unavailable::Busy { .. }) = trouble {
-            let (set, charges) = (self.set().clone(), self.held.charges.clone());
-            background::run(move || drop(set.finish(&charges, ending, u64::MAX)));
+            let charges = self.held.charges.clone();
+            self.set().in_background(move |set, patience| set.finish(&charges, ending, patience));
         }
         trouble
     }

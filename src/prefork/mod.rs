@@ -59,7 +59,7 @@ pub enum PreforkError {
     /// A fork copies the calling thread only, and the locks of all of them as they are.
     #[error(
         "this process has {found} other threads, and a fork would copy none of them but every lock they hold: fork \
-        before starting threads, start workers by StartBy::Exec, or allow it with allow_threads"
+        before starting threads, or start workers by StartBy::Exec"
     )]
     Threads {
         /// How many.
@@ -121,12 +121,11 @@ pub struct Report {
 /// one go. A worker that dies is replaced, after a while if that happens quickly. If this process dies, its workers
 /// stop. It refuses to fork while there are other threads; `docs/caveats.md` says what else to know.
 ///
-/// ```
+/// ```standalone_crate
 /// use limitset::{CallLimit, LimitSet, Prefork};
 ///
 /// let limits = LimitSet::builder().limit(CallLimit::per_hour(3)).open_anonymous()?;
 /// let workers = Prefork::new(2).limits(&limits);
-/// # let workers = workers.allow_threads(true); // the test's own
 /// let report = workers.run(|worker| {
 ///     for _ in 0..2 {
 ///         // Four are asked for in all, and three allowed.
@@ -148,7 +147,6 @@ pub struct Prefork {
     stable_after: Duration,
     give_up_after: u32,
     drain_time: Duration,
-    allow_threads: bool,
     on_exit: Box<dyn Fn(&WorkerExit)>,
 }
 
@@ -165,7 +163,6 @@ impl Prefork {
             stable_after: Duration::from_secs(10),
             give_up_after: 100,
             drain_time: Duration::from_secs(30),
-            allow_threads: false,
             on_exit: Box::new(|_| {}),
         }
     }
@@ -210,12 +207,6 @@ impl Prefork {
     /// How long workers may take to finish before they are killed: 30 s unless set.
     pub fn drain_time(mut self, time: Duration) -> Self {
         self.drain_time = time;
-        self
-    }
-
-    /// Forks although other threads run, now or when a worker is replaced. Right only if the workers need nothing that those threads may have locked.
-    pub fn allow_threads(mut self, yes: bool) -> Self {
-        self.allow_threads = yes;
         self
     }
 

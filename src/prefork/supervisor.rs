@@ -15,7 +15,7 @@ use nix::unistd::{Pid, getpid};
 use super::worker::{Worker, WorkerOutcome};
 use super::{Prefork, PreforkError, Restart, StartBy, WORKER_VARIABLE};
 use crate::pool::LimitPool;
-use crate::sys::process;
+use crate::sys::process::{self, NotForked};
 
 /// Exit code of a worker that panicked, as of any Rust program that does.
 const PANICKED: i32 = 101;
@@ -337,13 +337,6 @@ where
     }
 
     fn fork(&self, index: usize) -> Result<Pid, PreforkError> {
-        let failed = |source| PreforkError::Start { index, source };
-        if !self.options.allow_threads {
-            let found = process::other_threads().map_err(failed)?;
-            if found > 0 {
-                return Err(PreforkError::Threads { found });
-            }
-        }
         let supervisor = getpid();
         let grace = self.options.grace_seconds();
         let child = || {
@@ -359,7 +352,10 @@ where
             }
             work(&self.work, Worker { index, limits: self.limits.for_worker(index) })
         };
-        process::fork(child).map_err(failed)
+        process::fork_if_single_threaded(child).map_err(|error| match error {
+            NotForked::Threads(found) => PreforkError::Threads { found },
+            NotForked::Failed(source) => PreforkError::Start { index, source },
+        })
     }
 
     fn execute(&self, index: usize) -> Result<Pid, PreforkError> {

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use super::LOOK_AGAIN;
 use crate::pool::LimitPool;
 use crate::sys::fork::PerProcess;
-use crate::sys::{clock, process};
+use crate::sys::{clock, process, thread};
 
 /// What a worker is given.
 #[derive(Debug)]
@@ -96,8 +97,7 @@ impl Future for Stopped {
         let mut guard = lock(watch);
         let replaced = guard.wakers.insert(number, context.waker().clone());
         if !guard.is_running {
-            let thread = std::thread::Builder::new().name("limitset-stop".to_owned());
-            guard.is_running = thread.spawn(move || wait_and_wake(watch)).is_ok();
+            guard.is_running = thread::start(c"limitset-stop", move || wait_and_wake(watch)).is_ok();
         }
         let is_running = guard.is_running;
         drop(guard);
@@ -111,14 +111,15 @@ impl Future for Stopped {
 }
 
 fn wait_and_wake(watch: &Mutex<Watch>) {
-    // The handler may run in any thread; it need not be this one.
-    let _ = nix::sys::signal::SigSet::all().thread_block();
     while !process::wait_for_stop(clock::nanos(LOOK_AGAIN)) {}
     let mut guard = lock(watch);
     let wakers = std::mem::take(&mut guard.wakers);
     guard.is_running = false;
     drop(guard);
-    wakers.into_values().for_each(Waker::wake);
+    for waker in wakers.into_values() {
+        // Code of the program: if it panics, the other futures are woken all the same.
+        let _ = catch_unwind(AssertUnwindSafe(|| thread::foreign(|| waker.wake())));
+    }
 }
 
 /// What a worker may return: nothing, or a result. An error is printed and makes the worker count as failed.

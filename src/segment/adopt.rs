@@ -26,7 +26,7 @@ use crate::layout::header::{HEADER_BYTES, MAGIC, UNFINISHED};
 use crate::layout::plan::Plan;
 use crate::sys::liveness::InitLock;
 use crate::sys::map::Map;
-use crate::sys::{clock, file, fork};
+use crate::sys::{clock, file};
 
 /// Bytes read or cleared at a time.
 const CHUNK: usize = 1 << 16;
@@ -47,7 +47,7 @@ impl Adopted {
     ) -> Result<Self, CreateError> {
         let plan = create::plan(options)?;
         let path = Path::new(SHARED_MEMORY).join(file_name);
-        attach::prepare_forks(&path)?;
+        let forks = attach::prepare_forks(&path)?;
         let file = attach::open_checked(options, &path, true)?;
         let about = file.metadata().map_err(|error| attach_io("look at", &path, error))?;
         let mapped = mapped().map_err(|error| attach_io("find the mapping of", &path, error))?;
@@ -58,7 +58,7 @@ impl Adopted {
         let deadline = clock::deadline(options.patience);
         loop {
             // Not while a fork is under way: if we died, its child would keep the lock.
-            if let Some(done) = fork::without_forks(|| fresh.try_lay_out(&plan)) {
+            if let Some(done) = forks.without_forks(|| fresh.try_lay_out(&plan)) {
                 done?;
                 return Ok(Self { file, path });
             }

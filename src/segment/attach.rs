@@ -17,6 +17,7 @@ use super::{Inner, Observer, Segment, SegmentOptions, attach_io};
 use crate::error::{AttachError, Malformed};
 use crate::layout::header::{Checked, HEADER_BYTES, Header};
 use crate::limit::Definition;
+use crate::sys::fork::Forks;
 use crate::sys::liveness::Descriptors;
 use crate::sys::map::Map;
 use crate::sys::{file, fork};
@@ -134,7 +135,7 @@ fn definition(file: &File, checked: &Checked) -> io::Result<Result<Option<Arc<De
     Ok(found.map_err(|what| Malformed::Definition { what }))
 }
 
-pub(super) fn prepare_forks(path: &Path) -> Result<(), AttachError> {
+pub(super) fn prepare_forks(path: &Path) -> Result<Forks, AttachError> {
     fork::prepare().map_err(|error| match error.kind() {
         io::ErrorKind::InvalidInput => AttachError::Unsupported { what: "wipe a page on fork" },
         _ => attach_io("prepare for forks before using", path, error),

@@ -55,7 +55,7 @@ impl Segment {
     /// # Errors
     ///
     /// If the command cannot be started, or there is no life to be lent: [`io::ErrorKind::InvalidInput`].
-    pub fn spawn_lending_life(&self, mut command: Command, unblock: &[i32]) -> io::Result<(Child, LentLife)> {
+    pub fn spawn_lending_life(&self, command: Command, unblock: &[i32]) -> io::Result<(Child, LentLife)> {
         self.inner.me().map_err(io::Error::other)?;
         let descriptors = self.inner.view.machine.descriptors.as_ref();
         let life = descriptors.and_then(|it| it.kept.take());
@@ -70,8 +70,7 @@ impl Segment {
         let children_wait = process::ChildrenWait::new();
         let spawned =
             nix::unistd::pipe2(OFlag::O_CLOEXEC).map_err(io::Error::from).and_then(|(end, others)| {
-                process::inherit(&mut command, [life.as_raw_fd(), others.as_raw_fd()], signals);
-                Ok((command.spawn()?, end))
+                Ok((process::spawn_inheriting(command, [life.as_fd(), others.as_fd()], signals)?, end))
             });
         match spawned {
             Ok((child, end)) => {

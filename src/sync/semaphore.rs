@@ -162,10 +162,12 @@ impl Permit {
         let permits = std::mem::take(&mut self.permits);
         let given = self.semaphore.give(permits, until);
         if let Err(SyncError::Busy { .. }) = given {
-            // Somebody was stopped while holding the lock: a thread waits in our place. If even that cannot
-            // be, the permits return when this process ends.
+            // A process was stopped while holding the lock: the background thread waits in our place.
             let semaphore = self.semaphore.clone();
-            background::run(move || drop(semaphore.give(permits, NEVER)));
+            let lock = std::ptr::from_ref(semaphore.semaphore().0.lock).addr();
+            background::run(lock, move |patience| {
+                !matches!(semaphore.give(permits, Until::Within(patience)), Err(SyncError::Busy { .. }))
+            });
         }
         given
     }

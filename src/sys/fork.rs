@@ -7,26 +7,57 @@
 //!
 //! Besides, children made by libc's `fork` run [`InChild::in_child`] of everything registered, before any
 //! other code of the child: what must happen before privileges are dropped happens there.
+//!
+//! A fork may catch this module at any instruction: a raw `clone` waits for nothing, and neither does a `fork` that was
+//! under way before the handlers were registered. So nothing here can be inherited locked or half changed:
+//!
+//! * the page is published by one compare-and-swap, before any lock is taken;
+//! * the lock (the gate) is a word of that page, so every child finds it free;
+//! * the registry is a list of nodes that are never freed, and each change of it is one store;
+//! * the handlers are registered by one thread, and note that they are when they run. Only a child of a fork that did not
+//!   run them can inherit them without that note, and registers them again; run twice, they act once.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 
 use super::page::page_bytes;
 use super::{clock, futex};
 
 /// Epochs given out so far in this process and its ancestors.
 static COUNTER: AtomicU64 = AtomicU64::new(0);
-/// The word that is wiped by a fork.
-static WIPED: OnceLock<&'static AtomicU64> = OnceLock::new();
+/// Null until something is attached; then never changed.
+static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
+/// Whether libc runs the handlers. A child inherits this together with the handlers.
+static HAS_HANDLERS: AtomicBool = AtomicBool::new(false);
+
+/// The page that a fork wipes: every child finds zeros.
+#[repr(C)]
+struct Page {
+    /// This process's epoch; 0 before it is first asked for.
+    epoch: AtomicU64,
+    /// Held while the registry changes, while a thread forks, and by actions that no fork may catch half done.
+    gate: ForkLock,
+    /// Held while the handlers are registered. Not the gate: libc may let the registration wait for a fork, and that fork
+    /// for the gate.
+    registration: ForkLock,
+}
+
+#[inline(always)]
+fn page() -> Option<&'static Page> {
+    // SAFETY: null, or published by `published_page`, whose page is initialized (zeros are a valid `Page`) and never
+    // unmapped.
+    unsafe { PAGE.load(Acquire).as_ref() }
+}
 
 /// This process's number in its line of ancestors: never the same as that of any of them.
 #[inline(always)]
 pub(crate) fn epoch() -> u64 {
-    match WIPED.get().map(|word| (word, word.load(Acquire))) {
-        Some((word, 0)) => first_look(word),
+    match page().map(|page| (page, page.epoch.load(Acquire))) {
+        Some((page, 0)) => first_look(&page.epoch),
         Some((_, epoch)) => epoch,
         // Nothing was attached yet, so there is nothing to tell apart.
         None => 0,
@@ -44,30 +75,78 @@ fn first_look(word: &AtomicU64) -> u64 {
     }
 }
 
+/// Proof that fork detection is prepared.
+#[derive(Clone, Copy)]
+pub(crate) struct Forks(&'static Page);
+
 /// Prepares fork detection; to be called before anything asks for the epoch.
-pub(crate) fn prepare() -> io::Result<()> {
-    if WIPED.get().is_some() {
-        return Ok(());
+pub(crate) fn prepare() -> io::Result<Forks> {
+    let forks = Forks(published_page()?);
+    if !HAS_HANDLERS.load(Acquire) {
+        forks.register_handlers()?;
     }
-    let mut registry = registry();
-    if WIPED.get().is_none() {
-        let word = wiped_page()?;
-        // SAFETY: the handlers are functions of this library, which do only what a fork handler may.
-        let code = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
-        if code != 0 {
-            return Err(io::Error::from_raw_os_error(code));
+    Ok(forks)
+}
+
+/// The page of this process. Threads that race for the first one agree on it without a lock.
+fn published_page() -> io::Result<&'static Page> {
+    if let Some(page) = page() {
+        return Ok(page);
+    }
+    let new = wiped_page()?;
+    match PAGE.compare_exchange(std::ptr::null_mut(), new.as_ptr(), AcqRel, Acquire) {
+        // SAFETY: zeroed, never unmapped once it is published, and only ever used through `&Page`.
+        Ok(_) => Ok(unsafe { new.as_ref() }),
+        Err(published) => {
+            // SAFETY: the page was made above, and no other thread has seen it.
+            unsafe { libc::munmap(new.as_ptr().cast(), page_bytes()) };
+            // SAFETY: as in `page`; it is not null, or the exchange would have succeeded.
+            Ok(unsafe { &*published })
         }
-        registry.reserve(8);
+    }
+}
+
+impl Forks {
+    #[cold]
+    fn register_handlers(self) -> io::Result<()> {
         // While /proc can be seen.
         clock::boot_id();
         clock::time_namespace();
-        let _ = WIPED.set(word);
-        epoch();
+        let _turn = self.0.registration.lock();
+        if !HAS_HANDLERS.load(Acquire) {
+            // SAFETY: the handlers are functions of this library, which do only what a fork handler may.
+            let code = unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
+            if code != 0 {
+                return Err(io::Error::from_raw_os_error(code));
+            }
+            HAS_HANDLERS.store(true, Release);
+        }
+        Ok(())
     }
-    Ok(())
+
+    /// Runs `action` while no thread of this process can be inside libc's `fork`.
+    pub(crate) fn without_forks<T>(self, action: impl FnOnce() -> T) -> T {
+        let _gate = self.0.gate.lock();
+        action()
+    }
+
+    /// Acts in children from now on.
+    pub(crate) fn register(self, it: Arc<dyn InChild>) {
+        let it = Box::new(it);
+        REGISTRY.add(&self.0.gate.lock(), it);
+    }
+
+    /// Acts in children no longer.
+    pub(crate) fn unregister(self, it: &Arc<impl InChild + 'static>) {
+        let is_it = |other: &Arc<dyn InChild>| std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(it));
+        let removed = REGISTRY.remove(&self.0.gate.lock(), is_it);
+        // Not under the gate: it may be the last reference.
+        drop(removed);
+    }
 }
 
-fn wiped_page() -> io::Result<&'static AtomicU64> {
+/// A new page of zeros that the kernel wipes in forked children.
+fn wiped_page() -> io::Result<NonNull<Page>> {
     // SAFETY: a fresh anonymous mapping without a fixed address replaces nothing.
     let page = unsafe {
         libc::mmap(
@@ -89,8 +168,7 @@ fn wiped_page() -> io::Result<&'static AtomicU64> {
         unsafe { libc::munmap(page, page_bytes()) };
         return Err(error);
     }
-    // SAFETY: the page is readable, writable, aligned, zeroed, and never unmapped.
-    Ok(unsafe { &*page.cast::<AtomicU64>() })
+    NonNull::new(page.cast()).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
 /// Something that has to act in a forked child at once. Must neither allocate nor lock.
@@ -99,53 +177,105 @@ pub(crate) trait InChild: Send + Sync {
     fn in_child(&self);
 }
 
-type Registry = Vec<Arc<dyn InChild>>;
-static REGISTRY: Mutex<Registry> = Mutex::new(Vec::new());
-
-fn registry() -> MutexGuard<'static, Registry> {
-    REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
+/// A list that is whole at every instant: nodes are linked by one store, and never unlinked or freed. A node whose item
+/// was removed is used again.
+struct Registry {
+    first: AtomicPtr<Node>,
 }
 
-/// Acts in children from now on.
-pub(crate) fn register(it: Arc<dyn InChild>) {
-    registry().push(it);
+struct Node {
+    /// Set before the node is linked; then never changed.
+    next: Option<&'static Node>,
+    /// A leaked box, or null. Changed only under the gate.
+    item: AtomicPtr<Arc<dyn InChild>>,
 }
 
-/// Acts in children no longer.
-pub(crate) fn unregister(it: &Arc<impl InChild + 'static>) {
-    let mut registry = registry();
-    registry.retain(|other| !std::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(it)));
+static REGISTRY: Registry = Registry::new();
+
+impl Registry {
+    const fn new() -> Self {
+        Self { first: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    fn first(&self) -> Option<&'static Node> {
+        // SAFETY: null, or a node that `add` has leaked whole; it is never freed.
+        unsafe { self.first.load(Acquire).as_ref() }
+    }
+
+    fn nodes(&self) -> impl Iterator<Item = &'static Node> + use<> {
+        std::iter::successors(self.first(), |node| node.next)
+    }
+
+    fn add(&self, _gate: &ForkGuard<'_>, it: Box<Arc<dyn InChild>>) {
+        let item = Box::into_raw(it);
+        // No other thread fills the node: that takes the gate.
+        if let Some(node) = self.nodes().find(|node| node.item.load(Relaxed).is_null()) {
+            node.item.store(item, Release);
+            return;
+        }
+        let node = Box::new(Node { next: self.first(), item: AtomicPtr::new(item) });
+        self.first.store(Box::into_raw(node), Release);
+    }
+
+    fn remove(
+        &self,
+        gate: &ForkGuard<'_>,
+        is_it: impl Fn(&Arc<dyn InChild>) -> bool,
+    ) -> Option<Box<Arc<dyn InChild>>> {
+        let node = self.nodes().find(|node| node.item(gate).is_some_and(&is_it))?;
+        let item = NonNull::new(node.item.swap(std::ptr::null_mut(), AcqRel))?;
+        // SAFETY: `add` has leaked this box, and the pointer was taken out of the only place it was in.
+        Some(unsafe { Box::from_raw(item.as_ptr()) })
+    }
+
+    /// Lets every item act.
+    fn in_child(&self, gate: &ForkGuard<'_>) {
+        self.nodes().filter_map(|node| node.item(gate)).for_each(|it| it.in_child());
+    }
 }
 
-/// Runs `action` while no thread of this process can be inside libc's `fork`.
-pub(crate) fn without_forks<T>(action: impl FnOnce() -> T) -> T {
-    let _gate = registry();
-    action()
+impl Node {
+    fn item<'a>(&self, _gate: &'a ForkGuard<'_>) -> Option<&'a Arc<dyn InChild>> {
+        // SAFETY: null, or a box that `add` has leaked. `remove` takes it out under the gate only, so not before `_gate`
+        // is dropped.
+        unsafe { self.item.load(Acquire).as_ref() }
+    }
 }
 
 thread_local! {
-    /// The registry, locked from just before a fork until just after it, by the forking thread.
-    static HELD: RefCell<Option<MutexGuard<'static, Registry>>> = const { RefCell::new(None) };
+    /// Whether this thread holds the gate because it forks. Without a destructor, so it is there until the thread is gone.
+    static HOLDS_GATE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Does nothing if the gate is held already: then this handler is registered twice, and runs for the second time.
 extern "C" fn before_fork() {
-    let guard = registry();
-    // A thread that is being destroyed has no such variable any more; its fork goes without us.
-    let _ = HELD.try_with(|held| held.replace(Some(guard)));
+    // The thread that registers may not have come to this yet, and the child would not know.
+    HAS_HANDLERS.store(true, Release);
+    if let Some(page) = page()
+        && !HOLDS_GATE.get()
+    {
+        std::mem::forget(page.gate.lock());
+        HOLDS_GATE.set(true);
+    }
 }
 
 extern "C" fn after_fork() {
-    let _ = HELD.try_with(|held| held.take());
+    if let Some(page) = page()
+        && HOLDS_GATE.replace(false)
+    {
+        page.gate.unlock();
+    }
 }
 
 extern "C" fn in_child() {
     // A child may be in another time namespace than its parent, and about to lose sight of /proc.
     clock::time_namespace();
-    let _ = HELD.try_with(|held| {
-        if let Some(registry) = held.take() {
-            registry.iter().for_each(|it| it.in_child());
-        }
-    });
+    if let Some(page) = page()
+        && HOLDS_GATE.replace(false)
+    {
+        // The parent's hold was wiped.
+        REGISTRY.in_child(&page.gate.lock());
+    }
 }
 
 /// A lock within one process that a fork cannot leave locked: it carries the epoch of its holder, and a
@@ -153,7 +283,7 @@ extern "C" fn in_child() {
 pub(crate) struct ForkLock(AtomicU32);
 
 /// Held [`ForkLock`].
-pub(crate) struct ForkGuard<'a>(&'a AtomicU32);
+pub(crate) struct ForkGuard<'a>(&'a ForkLock);
 
 impl ForkLock {
     pub(crate) const fn new() -> Self {
@@ -166,7 +296,7 @@ impl ForkLock {
         let mut seen = 0;
         loop {
             match self.0.compare_exchange(seen, mine, Acquire, Relaxed) {
-                Ok(_) => return ForkGuard(&self.0),
+                Ok(_) => return ForkGuard(self),
                 // Left locked by a thread of our parent, or free after all.
                 Err(now) if now != mine => seen = now,
                 Err(now) => {
@@ -178,10 +308,16 @@ impl ForkLock {
     }
 }
 
+impl ForkLock {
+    fn unlock(&self) {
+        self.0.store(0, Release);
+        futex::wake(&self.0, 1);
+    }
+}
+
 impl Drop for ForkGuard<'_> {
     fn drop(&mut self) {
-        self.0.store(0, Release);
-        futex::wake(self.0, 1);
+        self.0.unlock();
     }
 }
 
@@ -238,5 +374,60 @@ mod tests {
         let lock = ForkLock(AtomicU32::new(77_777));
         drop(lock.lock());
         assert_eq!(lock.0.load(Relaxed), 0);
+    }
+
+    /// Counts how often it acts.
+    #[derive(Default)]
+    struct Counted(AtomicU32);
+
+    impl InChild for Counted {
+        fn in_child(&self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_registry_uses_its_nodes_again_and_acts_for_each_item_once() {
+        prepare().unwrap();
+        let gate = ForkLock::new();
+        let registry = Registry::new();
+        for _ in 0..3 {
+            let items: Vec<Arc<Counted>> = (0..4).map(|_| Arc::default()).collect();
+            items.iter().for_each(|it| registry.add(&gate.lock(), Box::new(it.clone())));
+            let second = Arc::as_ptr(items.get(1).unwrap());
+            let removed = registry.remove(&gate.lock(), |it| std::ptr::addr_eq(Arc::as_ptr(it), second));
+            registry.in_child(&gate.lock());
+            let counts: Vec<u32> = items.iter().map(|it| it.0.load(Relaxed)).collect();
+            assert_eq!(counts, [1, 0, 1, 1]);
+            drop(removed);
+            while registry.remove(&gate.lock(), |_| true).is_some() {}
+            assert!(items.iter().all(|it| Arc::strong_count(it) == 1), "nothing is kept");
+            assert_eq!(registry.nodes().count(), 4);
+        }
+    }
+
+    /// As a child would find them that was forked between their registration and the note of it.
+    #[test]
+    fn handlers_that_run_twice_for_one_fork_act_once() {
+        let forks = prepare().unwrap();
+        let counted = Arc::new(Counted::default());
+        forks.register(counted.clone());
+        before_fork();
+        // SAFETY: the child only runs handlers, which are made for it, reads a count, and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            in_child();
+            // SAFETY: ends the child; destructors are the parent's business.
+            unsafe { libc::_exit(counted.0.load(Relaxed).cast_signed()) }
+        }
+        after_fork();
+        assert!(!HOLDS_GATE.get());
+        forks.without_forks(|| {});
+        let status = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None).unwrap();
+        let once = nix::sys::wait::WaitStatus::Exited(nix::unistd::Pid::from_raw(child), 1);
+        assert_eq!(status, once, "how often the child acted");
+        assert_eq!(counted.0.load(Relaxed), 0, "not in the parent");
+        forks.unregister(&counted);
+        assert_eq!(Arc::strong_count(&counted), 1);
     }
 }

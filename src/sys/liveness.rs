@@ -24,34 +24,32 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, IntoRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::fork::{self, ForkLock, InChild};
+use super::fork::{self, ForkLock, Forks, InChild};
 use super::kept::Kept;
 use super::ofd::{self, Identity};
 use super::page::page_bytes;
-use super::pin::Pin;
+use super::pin::{Pin, PinPlace};
 
 const INIT_LOCK: i64 = 0;
 
 /// This process's descriptors of one segment file, and its hold on a slot.
 pub(crate) struct Descriptors {
     /// Asks about others; holds no lock, ever.
-    check: AtomicI32,
+    check: Kept,
     /// Will hold our byte: open from the fork (or the start of an enrolment) until the byte is pinned.
-    own: AtomicI32,
+    own: Kept,
     /// The epoch that `own` was opened in; in any other process it is somebody else's.
     own_epoch: AtomicU64,
     /// Our slot, for the self-test; 0 for observers.
     own_slot: AtomicU32,
-    /// Address of the kept [`Pin`]; 0 for none.
-    pin: AtomicUsize,
-    pin_epoch: AtomicU64,
+    pin: PinPlace,
     /// A descriptor of the pinned description, if it is to be lent.
     pub(crate) kept: Kept,
     /// One thread at a time asks or replaces `check`.
@@ -60,6 +58,7 @@ pub(crate) struct Descriptors {
     path: Option<PathBuf>,
     identity: Identity,
     mapping: (usize, usize),
+    forks: Forks,
 }
 
 impl Descriptors {
@@ -71,23 +70,25 @@ impl Descriptors {
         mapping: (usize, usize),
         writable: bool,
     ) -> io::Result<Arc<Self>> {
+        let forks = fork::prepare()?;
         let (identity, _) = ofd::look(file.as_raw_fd())?;
         let it = Arc::new(Self {
-            check: AtomicI32::new(file.into_raw_fd()),
-            own: AtomicI32::new(ofd::NONE),
+            check: Kept::none(identity),
+            own: Kept::none(identity),
             own_epoch: AtomicU64::new(0),
             own_slot: AtomicU32::new(0),
-            pin: AtomicUsize::new(0),
-            pin_epoch: AtomicU64::new(0),
+            pin: PinPlace::default(),
             kept: Kept::none(identity),
             asking: ForkLock::new(),
             writable,
             path,
             identity,
             mapping,
+            forks,
         });
+        it.check.keep(file.into());
         if writable {
-            fork::register(it.clone());
+            forks.register(it.clone());
         }
         Ok(it)
     }
@@ -96,12 +97,12 @@ impl Descriptors {
     pub(crate) fn retire(self: &Arc<Self>) {
         self.unpin();
         self.kept.forget();
-        fork::unregister(self);
+        self.forks.unregister(self);
     }
 
     /// Gives the slot up, as far as this address space holds it.
     pub(crate) fn unpin(&self) {
-        drop(Pin { address: self.pin.swap(0, AcqRel), epoch: self.pin_epoch.load(Acquire) });
+        drop(self.pin.take());
     }
 
     /// True only if certainly nobody alive holds the slot's byte.
@@ -109,16 +110,14 @@ impl Descriptors {
         let _turn = self.asking.lock();
         // The second round is for a descriptor that turned out not to be ours.
         for _ in 0..2 {
-            let check = self.check.load(Acquire);
             // Identity first, and once more at the end: on another segment's file both "taken" and "our own
             // byte is held" can be true.
-            if self.leads_to_us(check) {
+            if let Some(check) = self.check.number() {
                 let is_free = ofd::is_unlocked(check, slot.into(), 1).unwrap_or(false);
                 return is_free && self.sees_our_byte(check) && self.leads_to_us(check);
             }
             match self.reopen() {
-                // The old number may be somebody else's file by now: it is left alone.
-                Ok(file) => self.check.store(file.into_raw_fd(), Release),
+                Ok(file) => self.check.keep(file.into()),
                 Err(_) => return false,
             }
         }
@@ -141,10 +140,7 @@ impl Descriptors {
     fn reopen(&self) -> io::Result<File> {
         let (start, bytes) = self.mapping;
         let end = start + bytes.next_multiple_of(page_bytes());
-        let through = |descriptor: &AtomicI32| {
-            let descriptor = descriptor.load(Acquire);
-            self.leads_to_us(descriptor).then(|| through_proc(descriptor).into())
-        };
+        let through = |descriptor: &Kept| Some(through_proc(descriptor.number()?).into());
         let ways = [
             through(&self.own),
             through(&self.check),
@@ -172,32 +168,20 @@ impl Descriptors {
         let epoch = fork::epoch();
         if self.own_epoch.load(Acquire) != epoch {
             // Inherited through a raw clone, and still our parent's description.
-            self.close_own();
+            self.own.forget();
             self.own_epoch.store(epoch, Release);
         }
-        if !self.leads_to_us(self.own.load(Acquire)) {
+        if self.own.number().is_none() {
             // Not while a fork is under way: its child could not know that it has to close the descriptor.
-            fork::without_forks(|| -> io::Result<()> {
-                let file = self.reopen()?;
-                self.own.store(file.into_raw_fd(), Release);
-                Ok(())
-            })?;
+            self.forks.without_forks(|| self.reopen().map(|file| self.own.keep(file.into())))?;
         }
         Ok(Own { descriptors: self })
-    }
-
-    /// Closes `own` if it still is ours; after a closefrom the number may be somebody else's.
-    fn close_own(&self) {
-        let own = self.own.swap(ofd::NONE, AcqRel);
-        if self.leads_to_us(own) {
-            ofd::close(own);
-        }
     }
 
     /// Number of names the file has left, or an error if that cannot be told.
     pub(crate) fn names(&self) -> io::Result<u64> {
         for descriptor in [&self.check, &self.own] {
-            if let Ok((found, names)) = ofd::look(descriptor.load(Acquire))
+            if let Ok((found, names)) = ofd::look(descriptor.unchecked())
                 && found == self.identity
             {
                 return Ok(names);
@@ -217,32 +201,24 @@ impl InChild for Descriptors {
     /// not be opened any more.
     fn in_child(&self) {
         let mut path = [0u8; 32];
-        let inherited = self.own.swap(ofd::NONE, AcqRel);
-        for through in [self.check.load(Acquire), inherited] {
-            if self.own.load(Acquire) >= 0 || !self.leads_to_us(through) {
-                continue;
+        let inherited = self.own.take();
+        for through in [self.check.number(), inherited.as_ref().map(AsRawFd::as_raw_fd)].into_iter().flatten()
+        {
+            if self.own.unchecked() >= 0 {
+                break;
             }
             write_proc_path(&mut path, through);
             // SAFETY: `path` ends with a zero byte; open is allowed in a forked child.
             let opened = unsafe { libc::open(path.as_ptr().cast(), libc::O_RDWR | libc::O_CLOEXEC) };
-            self.own.store(opened, Release);
+            if opened >= 0 {
+                // SAFETY: it was opened just now, and nothing else knows of it.
+                self.own.keep(unsafe { OwnedFd::from_raw_fd(opened) });
+            }
         }
-        if self.leads_to_us(inherited) {
-            ofd::close(inherited);
-        }
+        drop(inherited);
         self.kept.forget();
         self.own_slot.store(0, Release);
         self.own_epoch.store(fork::epoch(), Release);
-    }
-}
-
-impl Drop for Descriptors {
-    fn drop(&mut self) {
-        self.close_own();
-        let check = *self.check.get_mut();
-        if self.leads_to_us(check) {
-            ofd::close(check);
-        }
     }
 }
 
@@ -253,7 +229,7 @@ pub(crate) struct Own<'a> {
 
 impl Own<'_> {
     fn descriptor(&self) -> RawFd {
-        self.descriptors.own.load(Acquire)
+        self.descriptors.own.unchecked()
     }
 
     /// Tries to take the init lock.
@@ -271,7 +247,7 @@ impl Own<'_> {
         for slot in slots {
             if ofd::try_lock(self.descriptor(), slot.into())? {
                 // Not while a fork is under way: its child would inherit a page that is not yet set apart.
-                let pin = fork::without_forks(|| Pin::new(self.descriptor()))?;
+                let pin = self.descriptors.forks.without_forks(|| Pin::new(self.descriptor()))?;
                 self.descriptors.own_slot.store(slot, Release);
                 return Ok(Some((slot, pin)));
             }
@@ -282,12 +258,15 @@ impl Own<'_> {
     /// Keeps the slot until [`Descriptors::retire`], and gives the init lock back. If it is `to_lend`, the descriptor
     /// stays open.
     pub(crate) fn keep(self, pin: Pin, to_lend: bool) {
-        self.descriptors.pin_epoch.store(pin.epoch, Release);
-        self.descriptors.pin.store(pin.address, Release);
-        std::mem::forget(pin);
+        let Descriptors { own, kept, forks, .. } = self.descriptors;
+        self.descriptors.pin.keep(pin);
         if to_lend {
             ofd::unlock(self.descriptor(), INIT_LOCK, 1);
-            fork::without_forks(|| self.descriptors.kept.keep(self.descriptors.own.swap(ofd::NONE, AcqRel)));
+            forks.without_forks(|| {
+                if let Some(life) = own.take() {
+                    kept.put_back(life);
+                }
+            });
             std::mem::forget(self);
         } else {
             self.finish();
@@ -298,7 +277,7 @@ impl Own<'_> {
     pub(crate) fn finish(self) {
         ofd::unlock(self.descriptor(), INIT_LOCK, 1);
         // Not while a fork is under way: its child would have the descriptor and not know of it.
-        fork::without_forks(|| self.descriptors.close_own());
+        self.descriptors.forks.without_forks(|| self.descriptors.own.forget());
         std::mem::forget(self);
     }
 }
@@ -357,8 +336,6 @@ fn write_proc_path(path: &mut [u8; 32], descriptor: RawFd) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering::Relaxed;
-
     use super::*;
 
     #[test]
@@ -385,10 +362,10 @@ mod tests {
         assert_eq!(slot, 1);
         assert!(!it.is_free(1), "our own slot never looks free");
         assert!(it.is_free(2));
-        assert_eq!(it.own.load(Relaxed), ofd::NONE);
+        assert_eq!(it.own.unchecked(), ofd::NONE);
 
         let other = File::open("/dev/null").unwrap();
-        assert!(it.leads_to_us(it.check.load(Relaxed)));
+        assert!(it.check.number().is_some());
         assert!(!it.leads_to_us(other.as_raw_fd()));
         drop(pin);
         assert!(!it.is_free(2), "without a byte of our own we believe nobody dead");
@@ -405,9 +382,9 @@ mod tests {
         let own = it.own().unwrap();
         let (_, pin) = own.claim(1..=8).unwrap().unwrap();
         own.finish();
-        ofd::close(it.check.swap(ofd::NONE, AcqRel));
+        it.check.forget();
         assert!(it.is_free(2), "opened again, and asked at once");
-        ofd::close(it.check.swap(ofd::NONE, AcqRel));
+        it.check.forget();
         std::fs::remove_file(&path).unwrap();
         assert!(!it.is_free(2), "no way back to the file");
         drop(pin);

@@ -9,10 +9,11 @@
 //! liveness   one kernel lock per participant, which ends exactly with its address space
 //! page       the size of a page
 //! pin        what ties that lock to the address space
-//! kept       a descriptor of that lock, for those who lend their life to a command
+//! kept       a descriptor that the program may close behind our back
 //! fork       noticing a fork; acting in the child
 //! clock      instants; boot and namespace identities
 //! process    forking workers; how they learn that they shall stop
+//! thread     the library's own threads, and forking beside them
 //! machine    all of it behind `core::Env`
 //! recycled   memory that a thread uses again
 //! raw_event  an event behind the traits of the crate `raw_sync`
@@ -36,3 +37,4 @@ pub(crate) mod process;
 #[cfg(feature = "raw_sync")]
 pub(crate) mod raw_event;
 pub(crate) mod recycled;
+pub(crate) mod thread;

@@ -1,7 +1,8 @@
 //! Locks of open file descriptions, and what else is asked of bare descriptor numbers.
 //!
 //! The numbers may have been closed behind our back, by a `closefrom`, and be anything by now. So they are not
-//! wrapped in types that promise otherwise, and whoever uses one checks what it leads to.
+//! wrapped in types that promise otherwise, and their users check what they lead to (`kept`). Every call here accepts any
+//! number: one that is not open is an error, and a lock on another file is advice that nothing follows.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -29,14 +30,6 @@ pub(crate) fn look(descriptor: RawFd) -> io::Result<(Identity, u64)> {
     #[allow(clippy::useless_conversion, reason = "a count of links has 32 bits on ARM64, and 64 on x86_64")]
     let links = u64::from(about.st_nlink);
     Ok((Identity { device: about.st_dev, inode: about.st_ino }, links))
-}
-
-/// Closes a descriptor that was opened by us and still is ours.
-pub(crate) fn close(descriptor: RawFd) {
-    if descriptor >= 0 {
-        // SAFETY: callers have taken the number out of its place and checked that it leads to our file.
-        unsafe { libc::close(descriptor) };
-    }
 }
 
 /// Whether no other description holds any of `length` bytes from `start`.

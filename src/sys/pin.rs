@@ -2,14 +2,38 @@
 
 use std::io;
 use std::os::fd::RawFd;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use super::fork;
 use super::page::page_bytes;
 
 /// A page of a description, mapped so that the description lives exactly as long as this address space.
 pub(crate) struct Pin {
-    pub(super) address: usize,
-    pub(super) epoch: u64,
+    address: usize,
+    epoch: u64,
+}
+
+/// Where a pin is kept, or none.
+#[derive(Default)]
+pub(super) struct PinPlace {
+    /// 0 for none.
+    address: AtomicUsize,
+    epoch: AtomicU64,
+}
+
+impl PinPlace {
+    /// Keeps a pin; one that was kept before is leaked, so there should be none.
+    pub(super) fn keep(&self, pin: Pin) {
+        self.epoch.store(pin.epoch, Release);
+        self.address.store(pin.address, Release);
+        std::mem::forget(pin);
+    }
+
+    /// Hands the pin out, once.
+    pub(super) fn take(&self) -> Pin {
+        Pin { address: self.address.swap(0, AcqRel), epoch: self.epoch.load(Acquire) }
+    }
 }
 
 impl Pin {
@@ -37,7 +61,7 @@ impl Drop for Pin {
         if self.epoch == fork::epoch() && self.address != 0 {
             let page = std::ptr::without_provenance_mut(self.address);
             // SAFETY: addresses come from `new` alone, in this very process, and each is held by one `Pin` or
-            // by `Descriptors`, which hands it out once; no reference into the page can exist.
+            // by a `PinPlace`, which hands it out once; no reference into the page can exist.
             unsafe { libc::munmap(page, page_bytes()) };
         }
     }

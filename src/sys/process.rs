@@ -1,10 +1,9 @@
 //! Forking workers, and how a worker learns that it shall stop.
 
-use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicI32, AtomicU32};
 
@@ -12,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use nix::unistd::{ForkResult, Pid, getppid};
 
-use super::futex;
+use super::{futex, thread};
 
 /// In a worker: 1 once it shall stop. A futex, so that it can be slept on.
 static STOPPING: AtomicU32 = AtomicU32::new(0);
@@ -21,27 +20,36 @@ static SUPERVISOR: AtomicI32 = AtomicI32::new(0);
 /// In a worker: seconds it has left once its supervisor is gone.
 static GRACE_SECONDS: AtomicU32 = AtomicU32::new(0);
 
-/// Threads of this process, our own helpers apart.
-pub(crate) fn other_threads() -> io::Result<usize> {
-    let mut count = 0usize;
-    for task in fs::read_dir("/proc/thread-self/../")? {
-        let name = fs::read_to_string(task?.path().join("comm")).unwrap_or_default();
-        count += usize::from(!name.starts_with("limitset-"));
-    }
-    Ok(count.saturating_sub(1))
+/// Why a process was not forked.
+pub(crate) enum NotForked {
+    /// It has this many other threads.
+    Threads(usize),
+    /// The system refused.
+    Failed(io::Error),
 }
 
-/// Forks, with all signals blocked in the child. There `work` is done, and its result is the exit code; nothing behind
-/// this call happens there.
-pub(crate) fn fork(work: impl FnOnce() -> i32) -> io::Result<Pid> {
+impl<E: Into<io::Error>> From<E> for NotForked {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+/// Forks, with all signals blocked in the child, unless this process has other threads: a child would inherit every lock
+/// that they hold. Threads of this library do not count as long as they hold none that the child needs; the call waits
+/// for those that may.
+///
+/// The child does `work`, and its result is the exit code; nothing behind this call happens there.
+pub(crate) fn fork_if_single_threaded(work: impl FnOnce() -> i32) -> Result<Pid, NotForked> {
+    let alone = thread::Alone::wait_for()?.map_err(NotForked::Threads)?;
     // What is buffered now would be written by both.
     let _ = io::stdout().flush();
     // A signal to the child must not find the handlers of the program.
     let before = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-    // SAFETY: the caller made sure that there is no other thread, or took it upon itself that what they hold is not
-    // needed in the child. The child never returns from here.
+    // SAFETY: `alone` proves that no other thread holds a lock that the child could need, so the child may do whatever
+    // this process may. It never returns from here.
     let forked = unsafe { nix::unistd::fork() };
     if !matches!(forked, Ok(ForkResult::Child)) {
+        drop(alone);
         before.thread_set_mask()?;
     }
     match forked? {
@@ -68,19 +76,24 @@ pub(crate) fn spawn(mut command: Command, signals: SigSet) -> io::Result<Pid> {
     Ok(Pid::from_raw(i32::try_from(child.id()).map_err(io::Error::other)?))
 }
 
-/// Lets a command inherit these descriptors, which stay open for the others, and unblocks these signals in it. They
-/// must be open when it is spawned.
-pub(crate) fn inherit<const N: usize>(command: &mut Command, descriptors: [RawFd; N], unblock: SigSet) {
+/// Spawns a command that inherits these descriptors, and in which these signals are unblocked. Other commands do not
+/// inherit them.
+pub(crate) fn spawn_inheriting<const N: usize>(
+    mut command: Command,
+    descriptors: [BorrowedFd<'_>; N],
+    unblock: SigSet,
+) -> io::Result<Child> {
+    let descriptors = descriptors.map(|it| it.as_raw_fd());
     let before = move || {
         for descriptor in descriptors {
-            // SAFETY: clears the flag that closes a descriptor at exec, in the child alone; one that is not open is an
-            // error, not harm.
+            // SAFETY: clears the flag that closes a descriptor at exec, in the child alone. It is open there: it is
+            // borrowed for as long as the command can be spawned, which is this call.
             Errno::result(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })?;
         }
         Ok(unblock.thread_unblock()?)
     };
     // SAFETY: between fork and exec only system calls are made, and nothing is allocated.
-    unsafe { command.pre_exec(before) };
+    unsafe { command.pre_exec(before) }.spawn()
 }
 
 /// Lets this process have SIGTERM when its parent ends.

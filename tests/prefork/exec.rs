@@ -9,10 +9,12 @@ use nix::unistd::getppid;
 use crate::support::{self, TempName, say};
 use crate::{children, exit, prefork, reasons, tell_supervisor, until};
 
-pub(crate) const TESTS: [(&str, fn()); 6] = [
+pub(crate) const TESTS: [(&str, fn()); 8] = [
     ("workers_run_again_share_a_set_by_its_name", || in_a_process("budget")),
     ("workers_run_again_have_the_programs_signals_and_drain", || in_a_process("drain")),
     ("workers_run_again_may_follow_threads", || in_a_process("threads")),
+    ("ends_are_noticed_from_a_thread_that_is_not_the_first", || in_a_process("second_thread")),
+    ("ends_are_noticed_while_another_thread_takes_all_signals", || in_a_process("greedy_thread")),
     ("workers_run_again_may_not_run_workers_again", || in_a_process("nested")),
     ("an_order_that_makes_no_sense_is_an_error", || in_a_process("bad_order")),
     ("a_worker_whose_supervisor_died_before_it_began_is_no_supervisor", orphaned_early),
@@ -65,6 +67,14 @@ pub(crate) fn role(arguments: &[String]) {
             drop(more);
             other.join().unwrap().unwrap_err();
         }
+        "second_thread" => std::thread::spawn(move || restarts_while_it_is_granted(&set)).join().unwrap(),
+        "greedy_thread" => {
+            let (more, is_over) = std::sync::mpsc::channel::<()>();
+            let other = std::thread::spawn(move || is_over.recv());
+            restarts_while_it_is_granted(&set);
+            drop(more);
+            other.join().unwrap().unwrap_err();
+        }
         "nested" => {
             let report = options().run(|_| {
                 // Its workers would come to the outer `run`, and so on for ever.
@@ -95,6 +105,16 @@ pub(crate) fn role(arguments: &[String]) {
         other => panic!("{other}"),
     }
     assert_eq!(children(), "");
+}
+
+/// Five workers are granted a call and fail, the sixth is not and ends well.
+fn restarts_while_it_is_granted(set: &LimitSet) {
+    let options = prefork(1).start_by(StartBy::Exec).limits(set);
+    let report = options.run(|worker| match worker.limits().try_acquire(()) {
+        Ok(_) => Err("not yet, as this test wants it"),
+        Err(_) => Ok(()),
+    });
+    assert_eq!(report.unwrap().exits, 6);
 }
 
 fn orphaned_early() {

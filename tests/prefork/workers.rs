@@ -1,6 +1,9 @@
 //! What a worker is given, who may fork, and supervisors within workers.
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake};
 use std::time::Duration;
 
@@ -12,7 +15,7 @@ use nix::unistd::{ForkResult, Pid, getpid};
 
 use crate::{Shared, be_deaf, children, in_a_process, killed_by, prefork, reasons, tell_supervisor, until};
 
-pub(crate) const TESTS: [(&str, fn()); 15] = [
+pub(crate) const TESTS: [(&str, fn()); 17] = [
     ("workers_share_one_budget", || in_a_process("budget")),
     ("without_limits_workers_have_limits_that_allow_everything", || in_a_process("no_limits")),
     ("each_worker_begins_with_its_own_set", || in_a_process("own_set")),
@@ -21,6 +24,10 @@ pub(crate) const TESTS: [(&str, fn()); 15] = [
     ("other_threads_are_a_reason_not_to_fork", || in_a_process("threads")),
     ("threads_started_since_are_a_reason_not_to_replace", || in_a_process("threads_later")),
     ("our_own_helper_thread_is_none", || in_a_process("helper")),
+    ("a_worker_is_not_forked_while_the_helper_thread_runs_code_of_the_program", || {
+        in_a_process("busy_helper")
+    }),
+    ("a_worker_is_not_forked_while_the_helper_thread_ends", || in_a_process("ending_helper")),
     ("a_worker_on_one_thread_of_tokio_hears_that_it_shall_stop", || in_a_process("tokio")),
     ("who_no_longer_waits_to_be_stopped_is_forgotten", || in_a_process("forgotten")),
     ("a_worker_may_supervise_workers", || in_a_process("nested")),
@@ -39,6 +46,8 @@ pub(crate) const CASES: &[(&str, fn())] = &[
     ("threads", threads),
     ("threads_later", threads_later),
     ("helper", helper),
+    ("busy_helper", busy_helper),
+    ("ending_helper", ending_helper),
     ("tokio", tokio_worker),
     ("forgotten", forgotten),
     ("nested", nested),
@@ -111,7 +120,6 @@ fn threads() {
     let error = prefork(1).run(|_| {}).unwrap_err();
     assert!(matches!(error, PreforkError::Threads { found: 1 }), "{error}");
     assert_eq!(children(), "");
-    assert_eq!(prefork(1).allow_threads(true).run(|_| {}).unwrap().exits, 1);
     // A new process has no use for names that only this one knows.
     let error = prefork(1).start_by(StartBy::Exec).run(|_| {}).unwrap_err();
     assert!(matches!(error, PreforkError::Limits(PoolError::NoName { index: 0 })), "{error}");
@@ -122,21 +130,56 @@ fn threads() {
 
 /// A thread that was started since.
 fn threads_later() {
-    for allowed in [false, true] {
-        let mut supervisor = prefork(1).allow_threads(allowed).start(|_| be_deaf()).unwrap();
-        let (done, is_done) = std::sync::mpsc::channel::<()>();
-        let other = std::thread::spawn(move || is_done.recv());
-        kill(Pid::from_raw(supervisor.running()[0].1), Signal::SIGKILL).unwrap();
-        let mut stepped = Ok(());
-        until(|| {
-            stepped = supervisor.step().map(drop);
-            stepped.is_err() || supervisor.restarts() == 1
-        });
-        assert_eq!(stepped.is_ok(), allowed);
-        assert_eq!(supervisor.add().is_ok(), allowed);
-        drop(done);
-        other.join().unwrap().unwrap_err();
+    let mut supervisor = prefork(1).start(|_| be_deaf()).unwrap();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || is_done.recv());
+    kill(Pid::from_raw(supervisor.running()[0].1), Signal::SIGKILL).unwrap();
+    let mut stepped = Ok(());
+    until(|| {
+        stepped = supervisor.step().map(drop);
+        stepped.is_err()
+    });
+    assert!(matches!(stepped, Err(PreforkError::Threads { found: 1 })), "{stepped:?}");
+    supervisor.add().unwrap_err();
+    assert_eq!(supervisor.restarts(), 0);
+    drop(done);
+    other.join().unwrap().unwrap_err();
+    // The thread that was joined may be visible for a moment longer; that is waited for.
+    supervisor.add().unwrap();
+}
+
+/// Holds a lock of the program while the helper thread wakes it, until the first thread has gone to sleep.
+#[derive(Default)]
+struct SlowWaker {
+    lock: Mutex<()>,
+    is_waking: AtomicBool,
+    is_forking: AtomicBool,
+}
+
+impl Wake for SlowWaker {
+    fn wake(self: Arc<Self>) {
+        let _guard = self.lock.lock().unwrap();
+        self.is_waking.store(true, SeqCst);
+        until(|| self.is_forking.load(SeqCst) && crate::state_of(getpid()) == Some('S'));
     }
+}
+
+/// The first thread has nothing to sleep for between `is_forking` and the worker but this library's wait for the waker.
+fn busy_helper() {
+    let set = LimitSet::builder().limit(ResourceLimit::new("db", 1)).open_anonymous().unwrap();
+    let held = set.try_acquire(()).unwrap();
+    let slow = Arc::new(SlowWaker::default());
+    let mut waits = Box::pin(set.acquire_async(()));
+    let waker = slow.clone().into();
+    assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    held.release().unwrap();
+    until(|| slow.is_waking.load(SeqCst));
+    slow.is_forking.store(true, SeqCst);
+    let report = prefork(1).restart(Restart::Never).run(|_| {
+        // A fork while the helper holds the lock would leave it locked here for ever.
+        if slow.lock.try_lock().is_ok() { Ok(()) } else { Err("inherited a lock that is held") }
+    });
+    assert_eq!(reasons(&report.unwrap()), [ExitReason::Finished]);
 }
 
 fn helper() {
@@ -155,6 +198,44 @@ fn helper() {
         pollster::block_on(late).unwrap_err();
         drop(held);
     });
+    assert_eq!(reasons(&report.unwrap()), [ExitReason::Finished]);
+}
+
+/// Holds a lock of the program while the helper thread ends.
+struct AtTheEnd(Arc<SlowWaker>);
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        self.0.clone().wake();
+    }
+}
+
+/// Leaves something in the thread that wakes it, to be dropped when that thread ends.
+struct LeavesSomething(Arc<SlowWaker>);
+
+impl Wake for LeavesSomething {
+    fn wake(self: Arc<Self>) {
+        thread_local! {
+            static LEFT: RefCell<Option<AtTheEnd>> = const { RefCell::new(None) };
+        }
+        LEFT.set(Some(AtTheEnd(self.0.clone())));
+    }
+}
+
+fn ending_helper() {
+    let set = LimitSet::builder().limit(ResourceLimit::new("db", 1)).open_anonymous().unwrap();
+    let held = set.try_acquire(()).unwrap();
+    let slow = Arc::new(SlowWaker::default());
+    let mut waits = Box::pin(set.acquire_async(()));
+    let waker = Arc::new(LeavesSomething(slow.clone())).into();
+    assert!(waits.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    held.release().unwrap();
+    // The helper ends when it has been idle for a second.
+    until(|| slow.is_waking.load(SeqCst));
+    slow.is_forking.store(true, SeqCst);
+    let report = prefork(1)
+        .restart(Restart::Never)
+        .run(|_| if slow.lock.try_lock().is_ok() { Ok(()) } else { Err("inherited a lock that is held") });
     assert_eq!(reasons(&report.unwrap()), [ExitReason::Finished]);
 }
 

@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use limitset::error::AttachError;
 use limitset::{
-    AcquireError, CallLimit, LimitSet, ManageError, OnUnavailable, OpenError, Unavailable, UsageError,
+    AcquireError, CallLimit, LimitSet, ManageError, OnUnavailable, OpenError, ResourceLimit, Unavailable,
+    UsageError,
 };
 use nix::sys::signal::Signal;
 
 use crate::others::user;
-use crate::support::{TempName, Worker};
+use crate::support::{TempName, Worker, listen, say};
 use crate::{builder, limit, options};
 
 /// How the stop ends.
@@ -120,7 +121,7 @@ pub(crate) fn ending(end: End) {
         End::GoesOn => go_on(&mut worker),
         End::Dies => worker.kill(),
     }
-    // Threads in our place wait for the lock; they get it in some order.
+    // The background thread waits for the lock in our place.
     while limit(&set, "connections").in_use > 1 {
         std::thread::yield_now();
     }
@@ -138,4 +139,50 @@ pub(crate) fn ending(end: End) {
     assert_eq!(stats.participants[0].owes_reports, []);
     assert_eq!(stats.limit("tokens").unwrap().consumed, 24);
     assert_eq!((stats.steals, stats.deposed), (u64::from(end == End::Dies), 0));
+}
+
+const HELD: u64 = 400;
+
+/// A process that ends many acquisitions behind the stuck lock, several at a time.
+pub(crate) fn one_thread() {
+    let name = TempName::new();
+    let connections = LimitSet::builder().segment(options()).limit(ResourceLimit::new("connections", HELD));
+    let set = connections.open(&name).unwrap();
+    let mut dropper = Worker::start("dropper", &[&name.0]);
+    dropper.expect("held");
+    let mut worker = stop_inside(&name);
+    dropper.tell("drop");
+    dropper.expect("1 thread");
+    assert_eq!(limit(&set, "connections").in_use, HELD);
+    go_on(&mut worker);
+    dropper.expect("no thread");
+    assert_eq!(limit(&set, "connections").in_use, 0, "all are returned before the thread ends");
+    set.remove().unwrap();
+}
+
+pub(crate) fn dropper_role(arguments: &[String]) {
+    let set = LimitSet::attach(&arguments[0]).unwrap();
+    let mut held: Vec<_> = (0..HELD).map(|_| set.try_acquire(()).unwrap()).collect();
+    say("held");
+    assert_eq!(listen(), "drop");
+    let threads = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = tasks.filter_map(|it| std::fs::read_to_string(it.unwrap().path().join("comm")).ok());
+        names.filter(|name| name.trim_end() == "limitset-return").count()
+    };
+    std::thread::scope(|scope| {
+        while !held.is_empty() {
+            let some: Vec<_> = held.drain(..held.len().min(10)).collect();
+            scope.spawn(move || drop(some));
+        }
+    });
+    match threads() {
+        1 => say("1 thread"),
+        more => panic!("{more} threads for {HELD} drops"),
+    }
+    while threads() > 0 {
+        std::thread::yield_now();
+    }
+    say("no thread");
+    listen();
 }
