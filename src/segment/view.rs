@@ -125,6 +125,8 @@ impl View {
             change: word(offset_of!(BlockHead, change))?,
             closed: word(offset_of!(BlockHead, closed))?,
             last_sweep: word(offset_of!(BlockHead, last_sweep))?,
+            sweep_cost: word(offset_of!(BlockHead, sweep_cost))?,
+            sweep_cursor: word(offset_of!(BlockHead, sweep_cursor))?,
             steals: word(offset_of!(BlockHead, steals))?,
             rollbacks: word(offset_of!(BlockHead, rollbacks))?,
             deposed: word(offset_of!(BlockHead, deposed))?,

@@ -3,8 +3,10 @@
 //! The numbers may have been closed behind our back, by a `closefrom`, and be anything by now. So they are not
 //! wrapped in types that promise otherwise, and whoever uses one checks what it leads to.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
 
 use nix::errno::Errno;
 
@@ -16,6 +18,13 @@ pub(crate) const NONE: RawFd = -1;
 pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
+}
+
+impl Identity {
+    /// Of the file that this is about.
+    pub(crate) fn of(about: &Metadata) -> Self {
+        Self { device: about.dev(), inode: about.ino() }
+    }
 }
 
 /// Identity and number of names of the file behind a descriptor.
@@ -37,8 +46,16 @@ pub(crate) fn close(descriptor: RawFd) {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has asked the kernel about a lock.
+    pub(crate) static QUESTIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// Whether no other description holds any of `length` bytes from `start`.
 pub(crate) fn is_unlocked(descriptor: RawFd, start: i64, length: i64) -> io::Result<bool> {
+    #[cfg(test)]
+    QUESTIONS.set(QUESTIONS.get() + 1);
     let mut found = range(libc::F_WRLCK, start, length);
     lock_call(descriptor, libc::F_OFD_GETLK, &mut found)?;
     Ok(i32::from(found.l_type) == libc::F_UNLCK)
