@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::answer::{AcquireError, Statuses, Trouble, Unavailable};
-use crate::core::{Fault, Guard, Participant, Until};
+use crate::core::{Fault, Guard, Participant, Reach, Until};
 use crate::engine::{
     Admitted, AtOnce, Engine, Entered, Judged, Patience, Standing, Swept, Time, Vigil, Wants, When,
 };
@@ -136,8 +136,8 @@ impl LimitSet {
             if let Some(answer) = answer {
                 return Ok(answer);
             }
-            // Before refusing for want of permits, make sure that the dead hold none of them.
-            self.sweep_within(within)?;
+            // Before refusing for want of permits, make sure that no dead process holds them.
+            self.sweep_within(within, Reach::BOUNDED.wanting(wants.demand()))?;
             may_sweep = false;
         }
     }
@@ -154,14 +154,23 @@ impl LimitSet {
         AcquireError::CoolingDown { until: now.checked_add(remaining).unwrap_or(now), remaining }
     }
 
-    /// How those who sleep look for the dead.
+    /// How sleepers look for dead participants.
     pub(crate) fn vigil(&self) -> Vigil {
-        let segment = self.segment();
-        Vigil { interval: segment.view().machine.doorbell_slice, patience: segment.patience() }
+        Vigil { interval: self.slice(), patience: self.segment().patience(), reach: Reach::BOUNDED }
     }
 
+    fn slice(&self) -> u64 {
+        self.segment().view().machine.doorbell_slice
+    }
+
+    /// Whether a caller that misses nothing should sweep: once per slice and set.
+    pub(crate) fn is_slice_over(&self, engine: &Engine<'_, Machine>) -> bool {
+        engine.block.sweep_is_due(self.slice())
+    }
+
+    /// Whether a caller that is about to be refused should sweep: as often as sweeps are cheap.
     pub(crate) fn is_time_to_sweep(&self, engine: &Engine<'_, Machine>) -> bool {
-        engine.block.sweep_is_due(self.segment().view().machine.doorbell_slice)
+        engine.block.sweep_is_affordable(self.slice())
     }
 
     pub(crate) fn is_sweep_due(&self, engine: &Engine<'_, Machine>, judged: &[Judged]) -> bool {
@@ -220,15 +229,16 @@ impl LimitSet {
         }
     }
 
+    /// Looks at every slot for a dead owner.
     pub(crate) fn sweep(&self) -> Result<Swept, Trouble> {
-        self.sweep_within(self.segment().patience())
+        self.sweep_within(self.segment().patience(), Reach::ALL)
     }
 
-    pub(crate) fn sweep_within(&self, patience: u64) -> Result<Swept, Trouble> {
+    pub(crate) fn sweep_within(&self, patience: u64, reach: Reach) -> Result<Swept, Trouble> {
         let segment = self.segment();
         let me = segment.participant().map_err(attach_trouble)?;
         let deadline = clock::monotonic().saturating_add(patience);
-        let swept = self.engine().sweep(me, deadline, &self.clock());
+        let swept = self.engine().sweep_in(me, reach, deadline, &self.clock());
         let looked = swept.and_then(|swept| segment.view().look_at_name().map(|()| swept));
         let swept = looked.map_err(|fault| self.trouble(fault))?;
         events::swept(self, &swept);

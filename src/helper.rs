@@ -13,6 +13,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use crate::answer::Trouble;
+use crate::core::Reach;
 use crate::engine::Engine;
 use crate::enter::attach_trouble;
 use crate::events;
@@ -204,7 +205,8 @@ fn sweep_if_due(set: &LimitSet) {
         && engine.block.sweep_is_due(view.machine.doorbell_slice)
     {
         // What stands in the way of a sweep is found by those who want something of the set.
-        if let Ok(swept) = engine.sweep(me, clock::monotonic().saturating_add(SWEEP_PATIENCE), &set.clock()) {
+        let deadline = clock::monotonic().saturating_add(SWEEP_PATIENCE);
+        if let Ok(swept) = engine.sweep_in(me, Reach::BOUNDED, deadline, &set.clock()) {
             events::swept(set, &swept);
         }
         let _ = view.look_at_name();

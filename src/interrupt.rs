@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 
 use crate::answer::{Trouble, Unavailable};
-use crate::core::NEVER;
+use crate::core::{NEVER, Reach};
 use crate::engine::Engine;
 use crate::set::LimitSet;
 use crate::sys::machine::Machine;
@@ -104,8 +104,8 @@ impl Interrupt {
             let slice_over = clock::monotonic().saturating_add(set.vigil().interval);
             futex::wait_any(&[(doorbell, seen), (&self.word, 0)], until.min(slice_over));
             // A doorbell that rings all the time must not keep us from looking for the dead.
-            if set.is_time_to_sweep(engine) {
-                match set.sweep_within(clock::nanos(LAST_LOCK)) {
+            if set.is_slice_over(engine) {
+                match set.sweep_within(clock::nanos(LAST_LOCK), Reach::BOUNDED) {
                     Ok(_) | Err(Trouble::Unavailable(Unavailable::Busy { .. })) => {}
                     Err(trouble) => return Err(trouble),
                 }

@@ -11,6 +11,7 @@ use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, ManageError, Statuses, Trouble};
 use crate::builder::{LimitSetBuilder, OnUnavailable};
 use crate::clock::Clock;
+use crate::core::Reach;
 use crate::engine::{Engine, Standing, Wants};
 use crate::enter::{attach_trouble, sync_trouble};
 use crate::error::AttachError;
@@ -216,7 +217,8 @@ impl LimitSet {
             if let Some(answer) = answer {
                 return answer?.into_answer();
             }
-            self.sweep()?;
+            let reach = Reach::BOUNDED.wanting(wants.demand());
+            self.sweep_within(self.segment().patience(), reach)?;
             may_sweep = false;
         }
     }

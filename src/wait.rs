@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::acquisition::Acquisition;
 use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble};
 use crate::background;
-use crate::core::NEVER;
+use crate::core::{NEVER, Reach};
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
 use crate::enter::{Granted, attach_trouble};
 use crate::events;
@@ -270,6 +270,9 @@ impl Waiting {
         let now = clock::monotonic();
         let is_late = now >= self.deadline;
         let left = self.deadline.saturating_sub(now).max(clock::nanos(LAST_LOCK));
+        if is_late && !is_interrupted {
+            self.sweep_at_last(set, wants);
+        }
         let looked = set.locked_within(left.min(set.segment().patience()), |engine, guard, now| {
             let statuses = |guard: &_| {
                 let judged = engine.judge(guard, wants, now)?;
@@ -309,6 +312,16 @@ impl Waiting {
                 self.abandon(set, ask);
                 Some(set.on_trouble(trouble, ask.label))
             }
+        }
+    }
+
+    /// Before a waiter gives up: returns what dead processes hold of what it wants, which may be all that it waits for.
+    /// The error would name them. It names every holder, so here too every holder is looked at.
+    fn sweep_at_last(&self, set: &LimitSet, wants: &Wants) {
+        let permits = wants.demand() & set.engine().holdings().permits;
+        if permits != 0 && set.segment().is_shared() {
+            // A lock that is busy, or a set that was removed, is found by the look that follows.
+            let _ = set.sweep_within(clock::nanos(LAST_LOCK), Reach::holders_of(permits));
         }
     }
 

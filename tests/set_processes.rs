@@ -38,6 +38,14 @@ fn main() {
                 others::file,
             ),
             ("the_permits_of_the_dead_return_before_anybody_is_denied_them", deaths::next_denial),
+            (
+                "a_refusal_within_the_slice_of_the_sleepers_returns_the_permits_of_a_killed_process",
+                deaths::within_a_slice,
+            ),
+            (
+                "a_waiter_without_time_gets_the_permits_of_a_killed_process_and_never_names_it",
+                deaths::at_the_last_moment,
+            ),
             ("between_two_sweeps_the_dead_are_told_and_can_be_reaped_at_once", deaths::reaping),
             ("a_dry_run_does_not_count_what_the_dead_held", deaths::checking),
             ("who_takes_the_slot_of_the_dead_returns_what_they_held", deaths::successor),

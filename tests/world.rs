@@ -11,6 +11,8 @@ mod forks;
 mod leftovers;
 #[path = "world/lending.rs"]
 mod lending;
+#[path = "world/names.rs"]
+mod names;
 #[path = "world/spaces.rs"]
 mod spaces;
 #[path = "support/mod.rs"]
@@ -45,6 +47,7 @@ fn main() {
         ("brood", deaths::brood_role),
         ("leftover", leftovers::role),
         ("lend", lending::role),
+        ("named", names::role),
         ("space", spaces::role),
         ("unseen", spaces::unseen_role),
         ("user", users::role),
@@ -118,6 +121,23 @@ fn main() {
         test!("a_forked_child_of_a_lender_does_not_hide_its_death", lending::by_somebody_who_forked),
         test!("3", "who_did_not_prepare_to_lend_its_life_is_told", lending::by_who_cannot),
     ] as [(&'static str, fn()); 5]);
+    tests.extend([
+        test!("2", "a_set_whose_file_was_moved_is_removed_for_every_process", || names::of("moved")),
+        test!("2", "a_set_whose_file_was_replaced_is_removed_for_every_process", || names::of("replaced")),
+        test!("2", "a_set_with_a_second_link_that_lost_its_name_is_removed_for_every_process", || {
+            names::of("linked")
+        }),
+        test!("2", "a_creators_leftover_link_does_not_hide_a_removal", || names::of("leftover")),
+        test!("2", "a_second_link_removes_nothing", names::second_link),
+        test!("2", "a_set_that_was_moved_and_found_closed_is_gone_under_its_new_name_too", names::new_name),
+        test!("2", "a_child_that_enrols_notices_that_the_file_was_moved", names::by_enrolling),
+        test!("2", "a_process_that_sees_another_directory_removes_nothing", || names::unseen("directory")),
+        test!("2", "a_process_that_sees_a_mount_in_place_of_the_file_removes_nothing", || {
+            names::unseen("file")
+        }),
+        test!("2", "a_process_with_another_root_removes_nothing", || names::unseen("root")),
+        test!("2", "a_removal_is_noticed_through_another_mount_of_the_directory", names::through_a_mount),
+    ] as [(&'static str, fn()); 11]);
     support::main(roles, tests);
 }
 

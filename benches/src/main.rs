@@ -6,6 +6,7 @@ mod batches;
 mod c;
 mod clocks;
 mod crew;
+mod deaths;
 mod floor;
 mod growth;
 mod handover;
@@ -37,7 +38,8 @@ const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only NAME]... [--out DIR]
 
   --quick      about a minute: shorter batches, more noise
-  --only NAME  only this bench: uncontended, clocks, processes, handover, attach, c, python or growth;
+  --only NAME  only this bench: uncontended, clocks, processes, handover, deaths, attach, c, python or
+               growth;
                prints the page instead of writing it, unless --out is given
   --out DIR    where RESULTS.md and results.svg go; benches/ unless given
 ";
@@ -50,6 +52,7 @@ const BENCHES: &[(&str, RunBench)] = &[
     ("clocks", |plan, _| clocks::run(plan)),
     ("processes", processes::run),
     ("handover", |plan, _| handover::run(plan)),
+    ("deaths", |plan, _| deaths::run(plan)),
     ("attach", |plan, _| attach::run(plan)),
     ("c", |plan, _| c::run(plan)),
     ("python", |plan, _| python::run(plan)),

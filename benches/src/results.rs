@@ -24,6 +24,15 @@ pub struct Bench {
     pub contended: bool,
     /// Further paragraphs and tables, as markdown.
     pub remarks: Vec<String>,
+    /// How often something was as it should be.
+    pub shares: Vec<Share>,
+}
+
+/// So many of so many.
+pub struct Share {
+    pub key: &'static str,
+    pub met: usize,
+    pub of: usize,
 }
 
 impl Bench {
@@ -46,7 +55,7 @@ impl Bench {
             let rows = measured.by_ref().take(count).collect();
             Group { title, reference, rows }
         });
-        Bench { name, question, groups: groups.collect(), contended, remarks: Vec::new() }
+        Bench { name, question, groups: groups.collect(), contended, remarks: Vec::new(), shares: Vec::new() }
     }
 
     pub fn row(&self, key: &str) -> Option<&Measured> {

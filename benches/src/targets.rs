@@ -128,7 +128,28 @@ pub fn all(results: &Results) -> Vec<Target> {
         let found = measured(results, "growth", &growth::key(curve, most), &growth::key(curve, least), false);
         targets.push(judged(&what, AtMost(1.0), &found));
     }
+    targets.push(share(
+        "8 participants: kills that a `try_acquire` loop notices within 5 ms of the process being waited for",
+        results,
+        "deaths",
+        "noticed",
+        0.95,
+    ));
     targets
+}
+
+/// How many of how many. There is no slack: a share is no time.
+fn share(what: &str, results: &Results, bench: &str, key: &str, least: f64) -> Target {
+    let found = results.bench(bench).and_then(|bench| bench.shares.iter().find(|share| share.key == key));
+    let percent = |part: f64| format!("{:.1} %", part * 100.0);
+    let (measured, verdict) = match found {
+        Some(share) if share.of > 0 => {
+            let part = share.met as f64 / share.of as f64;
+            (format!("{} of {}", percent(part), share.of), if part < least { "**missed**" } else { "met" })
+        }
+        _ => (String::new(), "not run"),
+    };
+    Target { what: what.to_owned(), want: format!("≥ {}", percent(least)), measured, verdict }
 }
 
 /// Against whichever of its two rows is the faster, so that nothing is claimed from the waking of idle processors.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
-use limitset::core::{Env, Fault, Guard, NEVER, Participant};
+use limitset::core::{Env, Fault, Guard, NEVER, Participant, Reach};
 use limitset::engine::models::{Draft, Work};
 use limitset::engine::{
     Admitted, Charge, Collected, Engine, Finishes, Lease, Part, Paused, Pushed, Report, Taken, Time, Verdict,
@@ -450,7 +450,14 @@ impl<'a, E: Env> Worker<'a, E> {
             }
             let seen = if looks_first { self.engine.work_bell() } else { seen };
             self.engine
-                .sleep_for_work(self.me, seen, NEVER, Vigil { interval, patience: NEVER }, &At(0), |_| Ok(()))
+                .sleep_for_work(
+                    self.me,
+                    seen,
+                    NEVER,
+                    Vigil { interval, patience: NEVER, reach: Reach::ALL },
+                    &At(0),
+                    |_| Ok(()),
+                )
                 .unwrap();
         }
     }

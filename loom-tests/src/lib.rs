@@ -40,6 +40,9 @@
 //!            sleeper_gets_its_permit           a permit given back finds who sleeps for it
 //!            sleepers_get_their_permits        … all of them
 //!            recovery_rings, adoption_rings    … also if a stranger returned it for the dead
+//! windows    windows_take_turns                sweeps that ask about few slots leave none out
+//!            holders_take_turns                … nor a holder of a semaphore
+//!            last_sweep_serves_the_waiter      a waiter that gives up first gets what a dead holder left
 //! at_once    at_once_balances                  asking and giving back without a guard: nothing half done
 //!            at_once_passes_nobody_over        … and who waits is not forgotten
 //! queue      waiter_gets_its_grant             who waits is granted what is given back, and told

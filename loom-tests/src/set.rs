@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use limitset::Limit;
-use limitset::core::{Env, Fault, Guard, NEVER, Participant};
+use limitset::core::{Env, Fault, Guard, NEVER, Participant, Reach};
 use limitset::engine::models::Draft;
 use limitset::engine::{
     Admitted, AtOnce, Charge, Ending, Engine, Entered, Look, Patience, Place, Time, Vigil, Wants, When,
@@ -18,7 +18,7 @@ use crate::sweep::Scenario;
 use crate::world::{ModelEnv, Queue, Shape, Sleep, World, first_owner};
 
 /// Whoever's slice is over looks for the dead, however long that takes.
-pub const ALWAYS: Vigil = Vigil { interval: 0, patience: NEVER };
+pub const ALWAYS: Vigil = Vigil { interval: 0, patience: NEVER, reach: Reach::ALL };
 /// More changes than any transaction on one limit makes.
 const CHANGES: usize = 20;
 const FREE: u64 = 0;

@@ -1,7 +1,7 @@
 //! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
 
 use loom_tests::models::{
-    at_once, cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore, work,
+    at_once, cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore, windows, work,
 };
 use loom_tests::mutant::CONTROL;
 
@@ -123,6 +123,21 @@ fn recovery_rings() {
 #[test]
 fn adoption_rings() {
     semaphore::adoption_rings(CONTROL);
+}
+
+#[test]
+fn windows_take_turns() {
+    windows::windows_take_turns(CONTROL);
+}
+
+#[test]
+fn holders_take_turns() {
+    windows::holders_take_turns(CONTROL);
+}
+
+#[test]
+fn last_sweep_serves_the_waiter() {
+    windows::last_sweep_serves_the_waiter(CONTROL);
 }
 
 #[test]

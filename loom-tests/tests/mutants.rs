@@ -48,6 +48,7 @@ const FALSE_ALARM: Sign = Sign::Broken("a whole block was called DamagedJournal"
 const OVER_ADMITTED: Sign = Sign::Broken("more permits are held than there are");
 const MISCOUNTED: Sign = Sign::Broken("the total is not the sum of the rows");
 const LEAKED: Sign = Sign::Broken("the total is not what the living hold");
+const PASSED_OVER: Sign = Sign::Broken("sweeps passed a dead participant over");
 const PLACE_LOST: Sign = Sign::Broken("not all entries are free");
 const IN_A_PAUSE: Sign = Sign::Broken("somebody was admitted in a pause");
 const NOT_THAT_PAUSE: Sign = Sign::Broken("the pause is not that of the reports");
@@ -98,6 +99,10 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("sleepers_bit_trusted", "recovery_rings", Sign::Deadlock),
     ("taken_not_counted", "permits_balance", OVER_ADMITTED),
     ("returned_twice", "permits_return_once", MISCOUNTED),
+    ("cursor_lost", "windows_take_turns", PASSED_OVER),
+    ("cursor_lost", "holders_take_turns", PASSED_OVER),
+    ("returned_twice", "holders_take_turns", MISCOUNTED),
+    ("queue_overlooked", "last_sweep_serves_the_waiter", Sign::Broken("gave up")),
     ("unlock_without_release", "timeout_against_grant", DAMAGED),
     ("lock_without_acquire", "cancel_passes_the_grant_on", DAMAGED),
     ("no_journal", "timeout_against_grant", MISCOUNTED),

@@ -78,6 +78,10 @@ pub struct Block<'a, E: Env> {
     pub closed: &'a E::U64,
     /// When the dead were last looked for.
     pub last_sweep: &'a E::U64,
+    /// How long the last sweep took; see [`sweep`](super::sweep).
+    pub sweep_cost: &'a E::U64,
+    /// The slot that the last sweep ended at.
+    pub sweep_cursor: &'a E::U64,
     /// Statistics: locks taken from the dead.
     pub steals: &'a E::U64,
     /// Statistics: half-done updates undone.
@@ -155,7 +159,8 @@ impl<'a, E: Env> Locked<'a, E> {
 impl<'a, E: Env> Block<'a, E> {
     /// The same block seen through another environment: one that counts operations, or spoils one.
     pub fn with_env<F: Env<U32 = E::U32, U64 = E::U64>>(self, env: &'a F) -> Block<'a, F> {
-        let Self { lock, sleepers, doorbell, change, closed, last_sweep, .. } = self;
+        let Self { lock, sleepers, doorbell, change, closed, .. } = self;
+        let Self { last_sweep, sweep_cost, sweep_cursor, .. } = self;
         let Self { steals, rollbacks, deposed, journal, words, bells, .. } = self;
         Block {
             env,
@@ -166,6 +171,8 @@ impl<'a, E: Env> Block<'a, E> {
             change,
             closed,
             last_sweep,
+            sweep_cost,
+            sweep_cursor,
             steals,
             rollbacks,
             deposed,
@@ -347,15 +354,6 @@ impl<'a, E: Env> Block<'a, E> {
         self.env.fence(SeqCst);
         self.turn_doorbell();
         self.env.wake_all(self.doorbell);
-    }
-
-    /// True for one caller per `interval`: whose turn it is to look for the dead.
-    pub fn sweep_is_due(&self, interval: u64) -> bool {
-        let now = self.env.now();
-        let last = self.env.load64(self.last_sweep, Relaxed);
-        // A stamp from the future (another boot, a damaged word) must not stop sweeps.
-        let due = now.abs_diff(last) >= interval;
-        due && self.env.cas64(self.last_sweep, last, now, Relaxed).is_ok()
     }
 }
 

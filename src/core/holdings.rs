@@ -8,13 +8,13 @@
 //! before its first use of the row. Each limit is one transaction, the row's generation is cleared last;
 //! killed anywhere in between, the rest is found again by the next sweep.
 
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Acquire;
 
 use super::block::{Block, Fault};
 use super::env::Env;
 use super::guard::Guard;
 use super::journal::{Progress, Transaction};
-use super::owner::Participant;
+use super::owner::{Participant, slot_of};
 
 /// Where a block keeps totals and rows. Indices count words of the block.
 #[derive(Clone, Copy, Debug)]
@@ -145,32 +145,94 @@ impl Holdings {
         Ok(returned)
     }
 
-    /// Looks for rows of the dead and returns what they hold. Gives the number of units returned.
+    /// Whether the owner of a slot's row holds something of these limits, as far as that can be told without the lock.
+    pub(crate) fn holds<E: Env>(&self, block: &Block<'_, E>, slot: u32, limits: u64) -> Result<bool, Fault> {
+        let row = self.row(slot);
+        let mut rest = limits & self.permits;
+        while rest != 0 {
+            if block.get(row + 1 + rest.trailing_zeros() as usize)? != 0 {
+                return Ok(true);
+            }
+            rest &= rest - 1;
+        }
+        Ok(false)
+    }
+
+    /// Returns what dead participants hold; gives the number of units returned.
+    pub fn sweep<E: Env>(&self, block: &Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
+        self.sweep_some(block, me, usize::MAX, deadline)
+    }
+
+    /// As [`sweep`](Self::sweep), but asks about at most `most` holders; consecutive calls take turns.
     ///
     /// Candidates are looked for without the lock; byte and generation are checked again under it. The lock
     /// is taken only if there is a candidate.
-    pub fn sweep<E: Env>(&self, block: &Block<'_, E>, me: Participant, deadline: u64) -> Result<u64, Fault> {
-        let mut returned = 0u64;
-        for slot in 1..=block.slots.count() {
+    pub fn sweep_some<E: Env>(
+        &self,
+        block: &Block<'_, E>,
+        me: Participant,
+        most: usize,
+        deadline: u64,
+    ) -> Result<u64, Fault> {
+        let began = block.env.now();
+        let (mut returned, mut asked) = (0u64, 0);
+        // A sweep that may ask about all slots does so. Only one that may not picks the holders, and has to remember
+        // where it ended.
+        let takes_turns = most < block.slots.count() as usize;
+        let holder = if takes_turns { block.env.load32(block.lock, Acquire) } else { 0 };
+        if slot_of(holder) != 0 && block.slots.is_word_dead(holder) {
+            // The dead lock holder may have owed a wake-up. In the middle of a change its row may look empty.
+            drop(block.lock(me, deadline)?.guard());
+        }
+        let from = if takes_turns { block.sweep_cursor() } else { 0 };
+        let mut last = None;
+        for slot in block.slots_in_turn(from) {
             let row = self.row(slot);
-            let generation = block.env.load64(block.word(row)?, Relaxed);
-            let owner = Participant { slot, generation };
-            if generation == 0 || owner == me || !block.slots.is_dead(owner) {
+            let owner = Participant { slot, generation: block.get(row)? };
+            if owner.generation == 0 || owner == me {
                 continue;
             }
-            let mut guard = block.lock(me, deadline)?.guard();
-            if guard.get(row)? == generation && block.slots.is_dead(owner) {
-                let units = self.empty_row(&mut guard, slot)?;
-                let mut change = guard.begin();
-                change.set(row, 0)?;
-                change.commit();
-                returned = returned.saturating_add(units);
-                if units > 0 {
-                    guard.ring();
-                }
+            if takes_turns && !self.holds(block, slot, u64::MAX)? {
+                continue;
             }
+            if asked == most {
+                break;
+            }
+            asked += 1;
+            if block.slots.is_dead(owner) {
+                returned = returned.saturating_add(self.sweep_one(block, me, owner, deadline)?);
+            }
+            last = Some(slot);
+        }
+        if let (true, Some(slot)) = (takes_turns, last) {
+            block.end_window(slot);
+        }
+        if most != usize::MAX {
+            block.note_sweep(began);
         }
         Ok(returned)
+    }
+
+    fn sweep_one<E: Env>(
+        &self,
+        block: &Block<'_, E>,
+        me: Participant,
+        owner: Participant,
+        deadline: u64,
+    ) -> Result<u64, Fault> {
+        let row = self.row(owner.slot);
+        let mut guard = block.lock(me, deadline)?.guard();
+        if guard.get(row)? != owner.generation || !block.slots.is_dead(owner) {
+            return Ok(0);
+        }
+        let units = self.empty_row(&mut guard, owner.slot)?;
+        let mut change = guard.begin();
+        change.set(row, 0)?;
+        change.commit();
+        if units > 0 {
+            guard.ring();
+        }
+        Ok(units)
     }
 
     /// Forgets what every slot but our own holds, and sets the totals accordingly. For the first to attach after

@@ -12,6 +12,7 @@
 //! guard      the lock, held; unlocking
 //! journal    transactions: all or none, whoever dies when; recovery
 //! snapshot   reading a block without its lock
+//! sweep      which slots are asked about, and how often
 //! holdings   who holds how much; returning what the dead held
 //! semaphore  permits that outlive nobody
 //! ```
@@ -28,6 +29,7 @@ pub mod owner;
 pub mod semaphore;
 pub mod slots;
 pub mod snapshot;
+pub mod sweep;
 
 pub use block::{Bell, Block, Fault, Locked, Until};
 pub use env::{Env, Waited, Waiting};
@@ -38,6 +40,7 @@ pub use journal::Transaction;
 pub use owner::Participant;
 pub use semaphore::{Semaphore, Take};
 pub use slots::Slots;
+pub use sweep::Reach;
 
 /// A deadline that never comes.
 pub const NEVER: u64 = u64::MAX;

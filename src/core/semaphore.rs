@@ -18,6 +18,7 @@ use super::block::{Block, Fault, Until};
 use super::env::{Env, Waited, Waiting};
 use super::holdings::Holdings;
 use super::owner::Participant;
+use super::sweep::Reach;
 
 /// Word with the number of permits.
 pub const CAPACITY: usize = 0;
@@ -101,7 +102,7 @@ impl<E: Env> Semaphore<'_, E> {
             let waited = env.wait(Waiting::Doorbell, doorbell, seen | 1, deadline);
             // A doorbell that rings all the time must not keep us from looking for the dead.
             if waited == Waited::SliceOver || self.0.sweep_is_due(interval) {
-                match self.sweep(me, deadline) {
+                match self.sweep_some(me, Reach::BOUNDED.holders, deadline) {
                     // Out of time: the next look at the permits says what is known of them.
                     Ok(_) | Err(Fault::Busy { .. }) => {}
                     Err(fault) => return Err(fault),
@@ -125,8 +126,13 @@ impl<E: Env> Semaphore<'_, E> {
         Ok(given)
     }
 
-    /// Returns what the dead held; gives the number of permits.
+    /// Returns what dead participants held; gives the number of permits.
     pub fn sweep(&self, me: Participant, deadline: u64) -> Result<u64, Fault> {
         HOLDINGS.sweep(self.0, me, deadline)
+    }
+
+    /// As [`sweep`](Self::sweep), but asks about at most `most` holders; consecutive calls take turns.
+    pub fn sweep_some(&self, me: Participant, most: usize, deadline: u64) -> Result<u64, Fault> {
+        HOLDINGS.sweep_some(self.0, me, most, deadline)
     }
 }

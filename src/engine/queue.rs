@@ -162,6 +162,19 @@ impl<'a, E: Env> Engine<'a, E> {
         Ok(found)
     }
 
+    /// Which limits seem to be waited for, to a process without the lock: a hint.
+    pub(super) fn seem_waited_for(&self) -> Result<u64, Fault> {
+        let mut found = 0;
+        if self.block.get(StateMap::QUEUE_LENGTH)? == 0 {
+            return Ok(found);
+        }
+        for limit in 0..self.table.len() {
+            let word = |word| self.block.get(self.table.map.rule(limit, word));
+            found |= u64::from(word(RuleWord::Enqueued)? != word(RuleWord::Dequeued)?) << limit;
+        }
+        Ok(found)
+    }
+
     /// Whether somebody in a queue of this length wants a limit; none if only a look at everybody can tell.
     #[inline(always)]
     fn is_limit_waited_for(&self, length: u64, limit: usize) -> Result<Option<bool>, Fault> {

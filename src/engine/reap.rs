@@ -7,17 +7,19 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use super::queue::{FREE, GRANTED, WAITING};
 use super::{Engine, Time};
 use crate::core::owner::slot_of;
-use crate::core::{Env, Fault, Guard, Participant};
+use crate::core::{Env, Fault, Guard, Participant, Reach};
 use crate::layout::state::{LimitWord, LinkWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 
-/// How whoever sleeps looks for the dead.
+/// How a sleeper looks for dead participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vigil {
-    /// How often, in nanoseconds; one of all who sleep does so.
+    /// How often, in nanoseconds; one of all sleepers does so.
     pub interval: u64,
     /// How long it waits for the lock.
     pub patience: u64,
+    /// What it looks at.
+    pub reach: Reach,
 }
 
 /// What a sweep found.
@@ -42,42 +44,47 @@ impl<E: Env> Engine<'_, E> {
         })
     }
 
-    /// Looks for the dead and returns what they held.
+    /// Looks at every slot for a dead owner, and returns what dead owners held.
+    pub fn sweep(&self, me: Participant, deadline: u64, time: &impl Time) -> Result<Swept, Fault> {
+        self.sweep_in(me, Reach::ALL, deadline, time)
+    }
+
+    /// As [`sweep`](Self::sweep), but asks the kernel about the slots within `reach` only.
     ///
     /// Candidates are looked for without the lock; byte and generation are checked again under it.
-    pub fn sweep(&self, me: Participant, deadline: u64, time: &impl Time) -> Result<Swept, Fault> {
-        let env = self.block.env;
-        let sweeps = self.block.word(StateMap::SWEEPS)?;
+    pub fn sweep_in(
+        &self,
+        me: Participant,
+        reach: Reach,
+        deadline: u64,
+        time: &impl Time,
+    ) -> Result<Swept, Fault> {
+        let (block, env) = (&self.block, self.block.env);
+        let began = env.now();
+        let sweeps = block.word(StateMap::SWEEPS)?;
         // Not under the lock: a statistic that two sweeps at one time may count once.
         env.store64(sweeps, env.load64(sweeps, Relaxed).wrapping_add(1), Relaxed);
-        let mut swept = Swept::default();
-        let holder = env.load32(self.block.lock, Acquire);
-        if slot_of(holder) != 0 && self.block.slots.is_word_dead(holder) {
-            // It may have owed somebody a ring. Whoever takes the lock from it sees to that.
-            swept.is_stolen |= self.lock(me, deadline)?.is_stolen();
+        let mut sweep = Sweep { engine: self, me, deadline, time, swept: Swept::default() };
+        let holder = env.load32(block.lock, Acquire);
+        if slot_of(holder) != 0 && block.slots.is_word_dead(holder) {
+            // The dead holder may have owed a wake-up. The process that takes the lock from it sees to that.
+            sweep.swept.is_stolen |= self.lock(me, deadline)?.is_stolen();
         }
-        for slot in 1..=self.block.slots.count() {
-            let row = self.holdings().row(slot);
-            let generation = env.load64(self.block.word(row)?, Relaxed);
-            let owner = Participant { slot, generation };
-            if generation == 0 || owner == me || !self.block.slots.is_dead(owner) {
-                continue;
+        if reach.window >= block.slots.count() as usize {
+            for slot in 1..=block.slots.count() {
+                sweep.ask(slot)?;
             }
-            let mut guard = self.lock(me, deadline)?;
-            swept.is_stolen |= guard.is_stolen();
-            if guard.get(row)? == generation && self.block.slots.is_dead(owner) {
-                let now = self.now(&guard, time.reading())?;
-                let (permits, items) = self.empty_row(&mut guard, slot, now)?;
-                swept.permits = swept.permits.saturating_add(permits);
-                swept.items = swept.items.saturating_add(items);
-                swept.participants += 1;
-                let mut change = guard.begin();
-                change.set(row, 0)?;
-                change.commit();
-                self.serve(&mut guard, u64::MAX, now)?;
-            }
+        } else {
+            let cursor = block.sweep_cursor();
+            let wanted = reach.wanted | self.seem_waited_for()?;
+            let last_holder = sweep.ask_holders(reach.holders, wanted, cursor)?;
+            sweep.ask_first_waiters(reach.holders.min(Reach::BOUNDED.holders))?;
+            sweep.ask_window(reach.window, wanted, cursor, last_holder)?;
         }
-        Ok(swept)
+        if reach != Reach::ALL {
+            block.note_sweep(began);
+        }
+        Ok(sweep.swept)
     }
 
     /// Returns what the owner of a row held: permits, and items of work. Its generation stays: killed in between, the
@@ -139,14 +146,112 @@ impl<E: Env> Engine<'_, E> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use crate::{LimitSet, ResourceLimit};
+/// A sweep under way.
+struct Sweep<'s, 'a, E: Env, T: Time> {
+    engine: &'s Engine<'a, E>,
+    me: Participant,
+    deadline: u64,
+    time: &'s T,
+    swept: Swept,
+}
 
-    #[test]
-    fn the_first_owner_of_a_row_cleans_up_after_nobody() {
-        let limits = LimitSet::builder().limit(ResourceLimit::new("db", 1)).in_memory().unwrap();
-        limits.try_acquire(()).unwrap().release().unwrap();
-        assert_eq!(limits.stats().unwrap().reaped_participants, 0);
+impl<E: Env, T: Time> Sweep<'_, '_, E, T> {
+    /// Asks whether the owner of a slot is dead; if so, returns what it held.
+    fn ask(&mut self, slot: u32) -> Result<(), Fault> {
+        let (engine, slots) = (self.engine, &self.engine.block.slots);
+        let row = engine.holdings().row(slot);
+        let owner = Participant { slot, generation: engine.block.get(row)? };
+        if owner.generation == 0 || owner == self.me || !slots.is_dead(owner) {
+            return Ok(());
+        }
+        let mut guard = engine.lock(self.me, self.deadline)?;
+        self.swept.is_stolen |= guard.is_stolen();
+        if guard.get(row)? == owner.generation && slots.is_dead(owner) {
+            let now = engine.now(&guard, self.time.reading())?;
+            let (permits, items) = engine.empty_row(&mut guard, slot, now)?;
+            self.swept.permits = self.swept.permits.saturating_add(permits);
+            self.swept.items = self.swept.items.saturating_add(items);
+            self.swept.participants += 1;
+            let mut change = guard.begin();
+            change.set(row, 0)?;
+            change.commit();
+            engine.serve(&mut guard, u64::MAX, now)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a slot has an owner other than the sweeping process.
+    fn has_owner(&self, slot: u32) -> Result<bool, Fault> {
+        let generation = self.engine.block.get(self.engine.holdings().row(slot))?;
+        Ok(generation != 0 && Participant { slot, generation } != self.me)
+    }
+
+    /// Asks about the holders of limits that the caller or a waiter wants, from the cursor on. Gives the turn of the last one
+    /// that was asked about.
+    fn ask_holders(&mut self, most: usize, wanted: u64, cursor: u32) -> Result<usize, Fault> {
+        let (engine, holdings) = (self.engine, self.engine.holdings());
+        let (mut left, mut last) = (most, 0);
+        if wanted & holdings.permits == 0 {
+            return Ok(last);
+        }
+        for (turn, slot) in (1..).zip(engine.block.slots_in_turn(cursor)) {
+            if !self.has_owner(slot)? || !holdings.holds(&engine.block, slot, wanted)? {
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            last = turn;
+            self.ask(slot)?;
+        }
+        Ok(last)
+    }
+
+    /// Asks about the owners of the first entries of the queue: a dead one may keep all others waiting. Without the lock the
+    /// links may change meanwhile; then the sweep asks about other slots, and no harm is done.
+    fn ask_first_waiters(&mut self, most: usize) -> Result<(), Fault> {
+        let (engine, count) = (self.engine, u64::from(self.engine.block.slots.count()));
+        let mut waiter = engine.block.get(StateMap::QUEUE_HEAD)?;
+        let mut last = 0;
+        for _ in 0..most.min(engine.waiters.count) {
+            let Some(entry) = engine.waiter(waiter).ok().filter(|entry| *entry != 0) else { break };
+            let link = |word| engine.block.get(engine.table.map.link(entry, word));
+            let slot = link(LinkWord::Slot)?;
+            if slot != last && (1..=count).contains(&slot) {
+                self.ask(u32::try_from(slot).unwrap_or(0))?;
+            }
+            last = slot;
+            waiter = link(LinkWord::Next)?;
+        }
+        Ok(())
+    }
+
+    /// Asks about the next slots that have an owner, but for holders that were asked about in this sweep: those up to
+    /// `last_holder`. The next window begins behind the last of them.
+    fn ask_window(&mut self, most: usize, wanted: u64, cursor: u32, last_holder: usize) -> Result<(), Fault> {
+        let (engine, holdings) = (self.engine, self.engine.holdings());
+        let (mut left, mut last) = (most, None);
+        for (turn, slot) in (1..).zip(engine.block.slots_in_turn(cursor)) {
+            if !self.has_owner(slot)? {
+                continue;
+            }
+            if left == 0 {
+                break;
+            }
+            left -= 1;
+            last = Some(slot);
+            let was_asked = turn <= last_holder && holdings.holds(&engine.block, slot, wanted)?;
+            if !was_asked {
+                self.ask(slot)?;
+            }
+        }
+        if let Some(slot) = last {
+            engine.block.end_window(slot);
+        }
+        Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -333,8 +333,8 @@ impl<E: Env> Engine<'_, E> {
             }
             // Its deadline or alarm ends a wait like a slice does: alarms that come often must not keep us from the dead.
             if self.block.sweep_is_due(vigil.interval) {
-                let swept = match self.sweep(me, deadline.min(env.now().saturating_add(vigil.patience)), time)
-                {
+                let patience = deadline.min(env.now().saturating_add(vigil.patience));
+                let swept = match self.sweep_in(me, vigil.reach, patience, time) {
                     Ok(swept) => swept,
                     Err(Fault::Busy { .. }) => Swept::default(),
                     Err(fault) => return Err(fault),

@@ -393,7 +393,8 @@ impl<E: Env> Engine<'_, E> {
         env.wait(Waiting::Doorbell, self.block.doorbell, seen | 1, until);
         // A doorbell that rings all the time must not keep us from looking for the dead.
         if self.block.sweep_is_due(vigil.interval) {
-            let swept = match self.sweep(me, until.min(env.now().saturating_add(vigil.patience)), time) {
+            let patience = until.min(env.now().saturating_add(vigil.patience));
+            let swept = match self.sweep_in(me, vigil.reach, patience, time) {
                 Ok(swept) => swept,
                 Err(Fault::Busy { .. }) => Swept::default(),
                 Err(fault) => return Err(fault),

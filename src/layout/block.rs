@@ -1,7 +1,7 @@
 //! A block: words that change together, under one lock, with an undo journal.
 //!
 //! ```text
-//! head      64 bytes    lock, journal length, doorbell …
+//! head      128 bytes   lock, journal length, doorbell …; then how the dead are looked for
 //! journal   16 bytes for each word that may change at once: at most its old value, and which it is
 //! words      8 bytes each
 //! ```
@@ -11,7 +11,7 @@
 use super::header::{Header, RegionEntry, RegionKind};
 use super::{Field, fields, state};
 
-/// First line of a block: all that a lock and unlock touch.
+/// Head of a block. Its first line is all that a lock and unlock touch.
 #[repr(C)]
 pub(crate) struct BlockHead {
     /// Who holds the lock; see `core::owner`.
@@ -33,6 +33,11 @@ pub(crate) struct BlockHead {
     pub(crate) rollbacks: u64,
     /// How often an unlock found the lock in other hands: always 0 unless something is broken.
     pub(crate) deposed: u64,
+    /// How long the last sweep took, in nanoseconds; see `core::sweep`.
+    pub(crate) sweep_cost: u64,
+    /// The slot that the last sweep ended at: the next one begins behind it.
+    pub(crate) sweep_cursor: u64,
+    pub(crate) reserved_line: [u64; 6],
 }
 
 impl BlockHead {
@@ -47,10 +52,13 @@ impl BlockHead {
         steals,
         rollbacks,
         deposed,
+        sweep_cost,
+        sweep_cursor,
+        reserved_line,
     });
 }
 
-pub(crate) const HEAD_BYTES: u64 = 64;
+pub(crate) const HEAD_BYTES: u64 = 128;
 pub(crate) const JOURNAL_ENTRY_BYTES: u64 = 16;
 
 const _: () = {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::wish::{Step, Wish};
 use super::{QueueError, WorkQueue};
 use crate::answer::{Trouble, Unavailable};
-use crate::core::NEVER;
+use crate::core::{NEVER, Reach};
 use crate::enter::attach_trouble;
 use crate::events;
 use crate::interrupt::Interrupt;
@@ -63,8 +63,8 @@ impl WorkQueue {
     pub(super) fn look<W: Wish>(&self, wish: &W, deadline: u64) -> Result<Looked<W::Got>, QueueError> {
         let set = &self.set;
         // The dead may have what is missing, or what nobody misses because there is always something else to do.
-        if set.is_time_to_sweep(set.engine()) {
-            match set.sweep_within(clock::nanos(LAST_LOCK)) {
+        if set.is_slice_over(set.engine()) {
+            match set.sweep_within(clock::nanos(LAST_LOCK), Reach::BOUNDED) {
                 Ok(_) | Err(Trouble::Unavailable(Unavailable::Busy { .. })) => {}
                 Err(trouble) => return Err(trouble.into()),
             }

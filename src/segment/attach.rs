@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use super::enrol::Enrolment;
 use super::name::Place;
+use super::sight::Sight;
 use super::view::View;
 use super::{Inner, Observer, Segment, SegmentOptions, attach_io};
 use crate::error::{AttachError, Malformed};
@@ -86,7 +87,10 @@ pub(super) fn adopt(options: &SegmentOptions, file: File, source: Source) -> Res
 pub(super) fn private(options: &SegmentOptions, map: Map, checked: Checked) -> Result<Segment, AttachError> {
     prepare_forks(&Source::Private.path())?;
     let definition = options.shape.definition.clone().map(Arc::new);
-    enrolled(options, View { map, checked, machine: options.machine(), source: Source::Private, definition })
+    enrolled(
+        options,
+        View { map, checked, machine: options.machine(), source: Source::Private, sight: None, definition },
+    )
 }
 
 fn enrolled(options: &SegmentOptions, view: View) -> Result<Segment, AttachError> {
@@ -115,8 +119,12 @@ fn view(options: &SegmentOptions, file: File, source: Source, write: bool) -> Re
     };
     let descriptors = Descriptors::new(file, name, map.range(), write);
     let descriptors = descriptors.map_err(|error| attach_io("look at", &path, error))?;
+    let sight = match &source {
+        Source::File(path) => Some(Sight::new(path, descriptors.identity())),
+        _ => None,
+    };
     let machine = crate::sys::machine::Machine { descriptors: Some(descriptors), ..options.machine() };
-    Ok(View { map, checked, machine, source, definition })
+    Ok(View { map, checked, machine, source, sight, definition })
 }
 
 /// Reads what the set was declared as, and compares it with what the header says.

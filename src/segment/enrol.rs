@@ -7,8 +7,6 @@
 use std::fs;
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
@@ -25,7 +23,6 @@ use crate::layout::state::StateMap;
 use crate::sys::fork::ForkLock;
 use crate::sys::liveness::{Descriptors, Own};
 use crate::sys::machine::Machine;
-use crate::sys::ofd::Identity;
 use crate::sys::{barrier, clock, fork};
 
 /// Between the first two tries at the init lock: the kernel has no timed wait for locks of this kind.
@@ -101,7 +98,7 @@ impl Inner {
         let path = self.view.path();
         let deadline = self.deadline();
         let own = self.view.init_lock(descriptors, self.enrolment.patience)?;
-        self.check_still_there(descriptors)?;
+        self.check_still_there()?;
         let slots = self.view.checked.header.slots;
         let alone = own.nobody_enrolled(slots);
         if !alone {
@@ -161,14 +158,14 @@ impl Inner {
     }
 
     /// Under the init lock: is this still the segment that the name leads to?
-    fn check_still_there(&self, descriptors: &Descriptors) -> Result<(), AttachError> {
-        let Source::File(path) = &self.view.source else { return Ok(()) };
+    fn check_still_there(&self) -> Result<(), AttachError> {
+        let (Source::File(path), Some(sight)) = (&self.view.source, &self.view.sight) else { return Ok(()) };
         let removed = || AttachError::Removed { path: path.clone() };
         self.view.look_at_name().map_err(|fault| self.attach_error(fault))?;
         let is_first = self.enrolment.epoch.load(Acquire) == 0;
-        // After a fork the name may be out of reach (chroot, another mount namespace); the count above is
+        // After a fork the name may be out of reach (chroot, another mount namespace); the look above is
         // what is left then.
-        let leads_here = leads_to(path, descriptors);
+        let leads_here = sight.leads_to_file();
         if is_first && !leads_here {
             return Err(removed());
         }
@@ -313,13 +310,14 @@ impl View {
         Ok(self.state()?.closed.load(Relaxed) != 0)
     }
 
-    /// Notices that somebody unlinked the file behind our back: then this is no longer the segment that others
-    /// find under the name, and limits kept in both would add up. Everybody here is told.
+    /// Notices that the file lost its name: it was unlinked, moved, or another file has the name. Processes that open the
+    /// name then find another segment, and limits kept in both would add up. So every process that is attached here is told
+    /// that this one was removed.
     pub(crate) fn look_at_name(&self) -> Result<(), Fault> {
-        let (Source::File(_), Some(descriptors)) = (&self.source, &self.machine.descriptors) else {
+        let (Some(sight), Some(descriptors)) = (&self.sight, &self.machine.descriptors) else {
             return Ok(());
         };
-        if descriptors.names().is_ok_and(|names| names == 0) {
+        if descriptors.names().is_ok_and(|names| names == 0) || sight.is_gone() {
             self.close_all();
             return Err(Fault::Closed);
         }
@@ -337,12 +335,6 @@ impl View {
             let _ = engine.ring_all();
         }
     }
-}
-
-/// Whether a path leads to the file that these descriptors are of.
-pub(super) fn leads_to(path: &Path, descriptors: &Descriptors) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|found| Identity { device: found.dev(), inode: found.ino() } == descriptors.identity())
 }
 
 /// After a reboot or in another time namespace the clock reads differently: set time goes on where it

@@ -11,6 +11,7 @@
 //! bound      those regions, kept beside the mapping
 //! enrol      becoming a participant; again after a fork
 //! lend       a command that keeps its participant alive
+//! sight      whether a name still leads to its segment
 //! remove     so that everybody notices
 //! observer   looking without taking part
 //! ```
@@ -27,6 +28,7 @@ mod name;
 mod observer;
 mod options;
 mod remove;
+mod sight;
 pub(crate) mod view;
 
 use std::ffi::OsStr;

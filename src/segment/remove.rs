@@ -16,11 +16,10 @@ use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat, geteuid};
 
 use super::attach::Source;
-use super::enrol::leads_to;
+use super::sight::Sight;
 use super::view::View;
 use super::{Place, attach_io};
 use crate::error::AttachError;
-use crate::sys::liveness::Descriptors;
 
 impl View {
     /// Removes the segment. One thread at a time per process, by the caller's care.
@@ -30,8 +29,8 @@ impl View {
             return Ok(());
         };
         let own = self.init_lock(descriptors, patience)?;
-        if let Source::File(path) = &self.source {
-            remove_name(path, descriptors, || self.close_all())?;
+        if let (Source::File(path), Some(sight)) = (&self.source, &self.sight) {
+            remove_name(path, sight, || self.close_all())?;
         } else {
             self.close_all();
         }
@@ -40,8 +39,8 @@ impl View {
     }
 }
 
-fn remove_name(path: &Path, descriptors: &Descriptors, close_all: impl Fn()) -> Result<(), AttachError> {
-    if !leads_to(path, descriptors) {
+fn remove_name(path: &Path, sight: &Sight, close_all: impl Fn()) -> Result<(), AttachError> {
+    if !sight.leads_to_file() {
         // Somebody else's segment has the name by now.
         close_all();
         return Ok(());

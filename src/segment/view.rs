@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::attach::Source;
+use super::sight::Sight;
 use crate::core::journal::MAX_JOURNAL_WORDS;
 use crate::core::{Block, Fault, Holdings, Slots};
 use crate::engine::{Engine, Items, Table, Waiters};
@@ -28,6 +29,8 @@ pub(crate) struct View {
     pub(crate) checked: Checked,
     pub(crate) machine: Machine,
     pub(crate) source: Source,
+    /// Where the file was found, if it has a name.
+    pub(crate) sight: Option<Sight>,
     /// What the set was declared as, read once when attaching.
     pub(crate) definition: Option<Arc<Definition>>,
 }
@@ -125,6 +128,8 @@ impl View {
             change: word(offset_of!(BlockHead, change))?,
             closed: word(offset_of!(BlockHead, closed))?,
             last_sweep: word(offset_of!(BlockHead, last_sweep))?,
+            sweep_cost: word(offset_of!(BlockHead, sweep_cost))?,
+            sweep_cursor: word(offset_of!(BlockHead, sweep_cursor))?,
             steals: word(offset_of!(BlockHead, steals))?,
             rollbacks: word(offset_of!(BlockHead, rollbacks))?,
             deposed: word(offset_of!(BlockHead, deposed))?,

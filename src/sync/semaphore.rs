@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::background::{self, DROP_PATIENCE};
-use crate::core::{NEVER, Semaphore, Take, Until};
+use crate::core::{NEVER, Reach, Semaphore, Take, Until};
 use crate::error::SyncError;
 use crate::segment::{BoundBlock, LockStatistics, SemaphoreState};
 use crate::sys::machine::Machine;
@@ -54,10 +54,12 @@ impl SharedSemaphore {
         let semaphore = self.semaphore();
         let until = self.bound.segment().until();
         let mut answer = semaphore.try_take(me, permits, until).map_err(fault)?;
-        let interval = self.bound.segment().view().machine.doorbell_slice;
-        if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_due(interval) {
-            // Before refusing for want of permits, make sure that the dead hold none of them.
-            if semaphore.sweep(me, self.bound.segment().deadline()).map_err(fault)? > 0 {
+        let slice = self.bound.segment().view().machine.doorbell_slice;
+        if matches!(answer, Take::NotNow { .. }) && semaphore.0.sweep_is_affordable(slice) {
+            // Before refusing for want of permits, make sure that no dead process holds them.
+            self.bound.segment().view().look_at_name().map_err(fault)?;
+            let deadline = self.bound.segment().deadline();
+            if semaphore.sweep_some(me, Reach::BOUNDED.holders, deadline).map_err(fault)? > 0 {
                 answer = semaphore.try_take(me, permits, until).map_err(fault)?;
             }
         }

@@ -1,8 +1,10 @@
 //! Segment files: opening them with suspicion, making them whole before they have a name.
 
+use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -11,6 +13,8 @@ use nix::fcntl::{AT_FDCWD, AtFlags, FallocateFlags, FcntlArg, SealFlag, fallocat
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::statfs::fstatfs;
 use nix::unistd::{Gid, fchown, linkat};
+
+use super::ofd::Identity;
 
 /// Opens what is there and only that: no creating, no following of a last symlink, no waiting for the other
 /// end of a FIFO. (std adds O_CLOEXEC.)
@@ -77,6 +81,26 @@ pub(crate) fn publish_unnamed(file: &File, path: &Path) -> io::Result<()> {
     let through = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
     let follow = AtFlags::AT_SYMLINK_FOLLOW;
     Ok(linkat(AT_FDCWD, through.as_str(), AT_FDCWD, path, follow)?)
+}
+
+/// What a path leads to; a symlink is not followed.
+pub(crate) fn identity_at(path: &Path) -> io::Result<Identity> {
+    std::fs::symlink_metadata(path).map(|about| Identity::of(&about))
+}
+
+/// Whether something is mounted exactly at a path; a symlink is not followed. None if that cannot be told: before Linux
+/// 5.8, or without permission.
+pub(crate) fn is_mount_root(path: &Path) -> Option<bool> {
+    const MOUNT_ROOT: u64 = 0x2000;
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    let mut about = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_NO_AUTOMOUNT;
+    // SAFETY: `path` ends with a zero byte, `about` is a live statx, and both outlive the call.
+    let code = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, 0, about.as_mut_ptr()) };
+    Errno::result(code).ok()?;
+    // SAFETY: all bytes were zero before statx filled them, and any bytes are a valid statx: it is made of integers.
+    let about = unsafe { about.assume_init() };
+    (about.stx_attributes_mask & MOUNT_ROOT != 0).then_some(about.stx_attributes & MOUNT_ROOT != 0)
 }
 
 /// Why segments do not work on the file system of `file`, if so: its locks or mappings are not those of one

@@ -4,8 +4,10 @@
 //! wrapped in types that promise otherwise, and their users check what they lead to (`kept`). Every call here accepts any
 //! number: one that is not open is an error, and a lock on another file is advice that nothing follows.
 
+use std::fs::Metadata;
 use std::io;
 use std::os::fd::RawFd;
+use std::os::unix::fs::MetadataExt;
 
 use nix::errno::Errno;
 
@@ -17,6 +19,13 @@ pub(crate) const NONE: RawFd = -1;
 pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
+}
+
+impl Identity {
+    /// Of the file that this is about.
+    pub(crate) fn of(about: &Metadata) -> Self {
+        Self { device: about.dev(), inode: about.ino() }
+    }
 }
 
 /// Identity and number of names of the file behind a descriptor.
@@ -32,8 +41,16 @@ pub(crate) fn look(descriptor: RawFd) -> io::Result<(Identity, u64)> {
     Ok((Identity { device: about.st_dev, inode: about.st_ino }, links))
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has asked the kernel about a lock.
+    pub(crate) static QUESTIONS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 /// Whether no other description holds any of `length` bytes from `start`.
 pub(crate) fn is_unlocked(descriptor: RawFd, start: i64, length: i64) -> io::Result<bool> {
+    #[cfg(test)]
+    QUESTIONS.set(QUESTIONS.get() + 1);
     let mut found = range(libc::F_WRLCK, start, length);
     lock_call(descriptor, libc::F_OFD_GETLK, &mut found)?;
     Ok(i32::from(found.l_type) == libc::F_UNLCK)

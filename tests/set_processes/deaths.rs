@@ -45,11 +45,9 @@ pub(crate) fn reaping() {
     let set = builder().segment(options().doorbell_slice(HOUR)).open(&name).unwrap();
     let mut worker = user(&name.0, "attach");
     acquires(&mut worker, 30, 3);
-    // Here, or never within the hour, a sweep is due.
-    assert!(set.check([("connections", 4)]).is_err());
-    worker.kill();
     let denied = set.try_acquire([("connections", 4)]).unwrap_err();
     assert!(matches!(denied, AcquireError::Denied(_)), "{denied}");
+    worker.kill();
     let stats = set.stats().unwrap();
     let dead = stats.participants.iter().find(|it| it.info.is_none()).unwrap();
     assert_eq!((dead.holds[0].1, dead.owes_reports[0].1), (3, 1));
@@ -59,6 +57,50 @@ pub(crate) fn reaping() {
     is_cleaned_up(&set);
     assert_eq!(set.reap().unwrap(), 0);
     held.release().unwrap();
+}
+
+/// A slice of an hour is what sleepers look after. A caller that is about to be refused looks much sooner: here it asks
+/// until it may look again, and that look is all it takes.
+pub(crate) fn within_a_slice() {
+    let name = TempName::new();
+    let set = builder().segment(options().doorbell_slice(HOUR)).open(&name).unwrap();
+    let mut worker = user(&name.0, "attach");
+    acquires(&mut worker, 30, 3);
+    let sweeps = || set.stats().unwrap().sweeps;
+    // Until a sweep has found that the holder lives: the next one is not due at once.
+    let before = sweeps();
+    while sweeps() == before {
+        assert!(set.try_acquire([("connections", 4)]).is_err());
+    }
+    worker.kill();
+    let before = sweeps();
+    let held = loop {
+        let answer = set.try_acquire([("connections", 4)]);
+        match answer {
+            Ok(held) => break held,
+            Err(refused) => assert_eq!(sweeps(), before, "{refused}, after a sweep"),
+        }
+    };
+    assert_eq!(sweeps(), before + 1, "the first sweep after the death returns everything");
+    assert_eq!(set.stats().unwrap().reaped_permits, 3);
+    held.release().unwrap();
+}
+
+/// A waiter whose time is up looks once more at the holders of what it misses, whenever the last sweep was.
+pub(crate) fn at_the_last_moment() {
+    let name = TempName::new();
+    let set = builder().segment(options().doorbell_slice(HOUR)).open(&name).unwrap();
+    for _ in 0..3 {
+        let mut worker = user(&name.0, "attach");
+        acquires(&mut worker, 1, 3);
+        let late = set.acquire_timeout([("connections", 4)], Duration::ZERO).unwrap_err();
+        let AcquireError::TimedOut(late) = late else { panic!("{late}") };
+        let pid = u64::try_from(worker.pid().as_raw()).unwrap();
+        assert_eq!(late.holders.iter().map(|it| (it.pid, it.amount)).collect::<Vec<_>>(), [(pid, 3)]);
+        worker.kill();
+        set.acquire_timeout([("connections", 4)], Duration::ZERO).unwrap().release().unwrap();
+    }
+    assert_eq!(set.stats().unwrap().waiters, 0);
 }
 
 pub(crate) fn checking() {

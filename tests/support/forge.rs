@@ -29,7 +29,7 @@ pub const ITEMS_REGION: u32 = 8;
 /// Offsets within a block.
 pub const CHANGE: usize = 8;
 pub const CLOSED: usize = 16;
-pub const JOURNAL: usize = 64;
+pub const JOURNAL: usize = 128;
 /// Words of the state block.
 pub const LAST_NOW: usize = 0;
 pub const CLOCK_OFFSET: usize = 4;
@@ -97,7 +97,7 @@ impl Forged {
     /// Where word `index` of a block is.
     pub fn word(&self, kind: u32, index: usize) -> usize {
         let journal = self.get32(self.entry_of(kind) + 24) as usize;
-        self.region(kind) + 64 + 16 * journal + 8 * index
+        self.region(kind) + JOURNAL + 16 * journal + 8 * index
     }
 
     /// Makes the header's checksum right again.

@@ -124,7 +124,7 @@ pub enum Class {
     Word,
     /// The generation of a slot.
     Generation,
-    /// Statistics and the like.
+    /// Statistics, and what sweeps note for the next one.
     Other,
 }
 
@@ -187,8 +187,7 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::SkipFence(Release)),
     mutation("reader_without_fence", "a reader may look for changes before it has read the words",
         Effect::SkipFence(Acquire)),
-    mutation("no_journal", "the journal is always empty",
-        Effect::LoseJournal(true)),
+    mutation("no_journal", "the journal is always empty", Effect::LoseJournal(true)),
     mutation("length_after_word", "a word changes before its old value counts as saved",
         Effect::LengthAfterWord),
     mutation("stale_old_value", "the old value is not saved, undoing restores whatever is there",
@@ -201,8 +200,7 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::LoseUndo),
     mutation("steal_from_the_living", "everybody counts as dead",
         Effect::SlotsLookFree),
-    mutation("death_unnoticed", "nobody counts as dead",
-        Effect::SlotsLookTaken),
+    mutation("death_unnoticed", "nobody counts as dead", Effect::SlotsLookTaken),
     mutation("generation_not_published", "a new owner of a slot does not write its generation",
         Effect::LoseStores(Class::Generation)),
     mutation("one_generation", "all owners of a slot have the same name",
@@ -229,6 +227,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::LoseNonZeroOf(1)),
     mutation("returned_twice", "a dead holder's row keeps what was returned from it",
         Effect::LoseZeroOf(3)),
+    mutation("cursor_lost", "every sweep asks about the same slots",
+        Effect::LoseStores(Class::Other)),
     mutation("commit_lost", "the journal is never emptied, so what was done is undone later",
         Effect::LoseJournal(false)),
     mutation("grant_not_journalled", "that a waiter was granted something is not undone with the rest",

@@ -9,6 +9,7 @@ pub mod queue;
 pub mod reader;
 pub mod rejudge;
 pub mod semaphore;
+pub mod windows;
 pub mod work;
 
 use crate::mutant::Mutation;
@@ -49,6 +50,9 @@ pub const MODELS: &[Named] = models![
     semaphore::sleepers_get_their_permits,
     semaphore::recovery_rings,
     semaphore::adoption_rings,
+    windows::windows_take_turns,
+    windows::holders_take_turns,
+    windows::last_sweep_serves_the_waiter,
     at_once::at_once_balances,
     at_once::at_once_passes_nobody_over,
     queue::waiter_gets_its_grant,
