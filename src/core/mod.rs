@@ -30,7 +30,7 @@ pub mod slots;
 pub mod snapshot;
 
 pub use block::{Bell, Block, Fault, Locked, Until};
-pub use env::{Env, Waited, Waiting};
+pub use env::{Env, Waited, Waiting, Wakes};
 pub use guard::{Guard, Taken};
 pub use holdings::Holdings;
 pub(crate) use journal::Progress;

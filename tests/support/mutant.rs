@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCs
 
 use limitset::core::journal::{description, journal_words};
 use limitset::core::owner::slot_of;
-use limitset::core::{Block, Env, NEVER, Waited, Waiting};
+use limitset::core::{Block, Env, NEVER, Waited, Waiting, Wakes};
 
 /// One defect.
 #[derive(Clone, Copy, Debug)]
@@ -544,15 +544,14 @@ impl<E: Env> Env for Mutant<'_, E> {
         self.of.env.wait(what, word, seen, deadline)
     }
 
-    fn wake_one(&self, word: &E::U32) {
-        if self.effect != Effect::LoseWakes(self.class32(word)) {
-            self.of.env.wake_one(word);
-        }
+    fn wake_one(&self, word: &E::U32) -> bool {
+        // A wake that is lost looks like one that was heard.
+        self.effect == Effect::LoseWakes(self.class32(word)) || self.of.env.wake_one(word)
     }
 
     fn wake_all(&self, word: &E::U32) {
         match self.effect {
-            Effect::WakeOneOfAll => self.of.env.wake_one(word),
+            Effect::WakeOneOfAll => drop(self.of.env.wake_one(word)),
             Effect::TrustSleepersBit if !self.sleepers.get() => {}
             Effect::LoseWakes(of) if of == self.class32(word) => {}
             _ => self.of.env.wake_all(word),
@@ -569,7 +568,7 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
     }
 
-    fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32) {
+    fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32, wakes: Wakes) -> bool {
         self.catch_up();
         let is_tampered_with = match self.effect {
             Effect::RelaxStores(class) => class == Class::Lock,
@@ -579,11 +578,17 @@ impl<E: Env> Env for Mutant<'_, E> {
         self.is_thief.set(false);
         self.is_holder.set(false);
         if !is_tampered_with {
-            return self.of.env.free_and_wake(lock, doorbell);
+            return self.of.env.free_and_wake(lock, doorbell, wakes);
         }
         // Part by part, each as the mutant does it.
         self.store32(lock, 0, Release);
-        self.wake_all(doorbell);
+        match wakes {
+            Wakes::One => self.wake_one(doorbell),
+            Wakes::All => {
+                self.wake_all(doorbell);
+                true
+            }
+        }
     }
 
     fn slot_is_free(&self, slot: u32) -> bool {
