@@ -108,3 +108,206 @@ impl<E: Env> Engine<'_, E> {
         self.set_item(change, cell, ItemWord::HeapCell, item as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    use super::super::items::LEASED;
+    use super::super::models::{Draft, Work};
+    use super::super::{Items, Lease, Taken, Verdict, Waiters};
+    use super::*;
+    use crate::clock::Clock;
+    use crate::core::{Block, NEVER, Participant, Slots, Waited, Waiting, Wakes};
+    use crate::layout::work::MAX_ITEMS;
+    use crate::limit::Cooldown;
+
+    /// One thread with memory of its own, which counts the words it looks at.
+    #[derive(Default)]
+    struct Counting {
+        looks: Cell<u64>,
+    }
+
+    impl Env for Counting {
+        type U32 = AtomicU32;
+        type U64 = AtomicU64;
+        const SPINS: u32 = 0;
+
+        fn load32(&self, word: &AtomicU32, order: Ordering) -> u32 {
+            word.load(order)
+        }
+        fn store32(&self, word: &AtomicU32, value: u32, order: Ordering) {
+            word.store(value, order);
+        }
+        fn cas32(&self, word: &AtomicU32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
+            word.compare_exchange(from, to, order, Ordering::Relaxed)
+        }
+        fn load64(&self, word: &AtomicU64, order: Ordering) -> u64 {
+            self.looks.set(self.looks.get() + 1);
+            word.load(order)
+        }
+        fn store64(&self, word: &AtomicU64, value: u64, order: Ordering) {
+            word.store(value, order);
+        }
+        fn cas64(&self, word: &AtomicU64, from: u64, to: u64, order: Ordering) -> Result<u64, u64> {
+            word.compare_exchange(from, to, order, Ordering::Relaxed)
+        }
+        fn fence(&self, _: Ordering) {}
+        fn light_fence(&self) {}
+        fn heavy_fence(&self) {}
+        fn pause(&self) {}
+        fn rest(&self, _: u32) {}
+        fn wait(&self, _: Waiting, _: &AtomicU32, _: u32, _: u64) -> Waited {
+            Waited::SliceOver
+        }
+        fn wake_one(&self, _: &AtomicU32) -> bool {
+            false
+        }
+        fn wake_all(&self, _: &AtomicU32) {}
+        fn free(&self, lock: &AtomicU32, mine: u32) -> bool {
+            lock.swap(0, Ordering::Relaxed) == mine
+        }
+        fn free_and_wake(&self, lock: &AtomicU32, _: &AtomicU32, _: Wakes) -> bool {
+            lock.store(0, Ordering::Relaxed);
+            false
+        }
+        fn slot_is_free(&self, _: u32) -> bool {
+            false
+        }
+        fn now(&self) -> u64 {
+            0
+        }
+    }
+
+    /// Calls `act` with a queue of so many items, as slot 1 has it; the journal is that of a set without limits.
+    fn with_items(items: u32, act: impl FnOnce(&Engine<'_, Counting>, Participant)) {
+        let work = Work { items, most: [u32::MAX; 2] };
+        let Draft { table, words, .. } = Draft::with_work(Vec::new(), 1, 0, Cooldown::default(), work);
+        let words: Vec<AtomicU64> = words.into_iter().map(AtomicU64::new).collect();
+        let journal: Vec<_> =
+            (0..2 * crate::layout::state::journal_entries(0)).map(|_| AtomicU64::new(0)).collect();
+        let [lock, sleepers, doorbell] = [const { AtomicU32::new(0) }; 3];
+        let [change, closed, last_sweep, steals, rollbacks, deposed] = [const { AtomicU64::new(0) }; 6];
+        let generations = [AtomicU64::new(1)];
+        let bells = [const { AtomicU32::new(0) }; 4];
+        let env = Counting::default();
+        let block = Block {
+            env: &env,
+            slots: Slots::new(&env, &generations, 1),
+            lock: &lock,
+            sleepers: &sleepers,
+            doorbell: &doorbell,
+            change: &change,
+            closed: &closed,
+            last_sweep: &last_sweep,
+            steals: &steals,
+            rollbacks: &rollbacks,
+            deposed: &deposed,
+            journal: &journal,
+            words: &words,
+            bells: [&[], &[], &bells],
+        };
+        let waiters = Waiters { count: 0, doorbell_stride: 0, words: &[], stride: 0, shared_stride: 0 };
+        let bytes = Items { count: items as usize, ..Items::none() };
+        let engine = Engine::new(block, waiters, &table).with_items(bytes);
+        act(&engine, Participant { slot: 1, generation: 1 });
+    }
+
+    /// Makes all items but the last delayed ones, in the order of their numbers; the guard's holder has the last one.
+    fn delay_all_but_one(engine: &Engine<'_, Counting>, first_due: u64) -> Lease {
+        let map = engine.table.map;
+        let set = |index: usize, value: u64| engine.block.words[index].store(value, Ordering::Relaxed);
+        let count = engine.items.count;
+        for item in 1..=count {
+            let number = item as u64;
+            let is_last = item == count;
+            set(map.item(item, ItemWord::State), if is_last { LEASED } else { DELAYED });
+            set(map.item(item, ItemWord::NotBefore), first_due + number);
+            set(map.item(item, ItemWord::Lease), number);
+            set(map.item(item, ItemWord::Attempts), 1);
+            set(map.item(item, ItemWord::HeapCell), number);
+        }
+        set(map.item(count, ItemWord::Slot), 1);
+        set(map.item(count, ItemWord::Generation), 1);
+        let count = count as u64;
+        for (word, value) in [
+            (WorkWord::Delayed, count - 1),
+            (WorkWord::Used, count),
+            (WorkWord::Leased, 1),
+            (WorkWord::NextLease, count + 1),
+        ] {
+            set(map.work(word), value);
+        }
+        let mut guard = engine.lock(Participant { slot: 1, generation: 1 }, NEVER).unwrap();
+        let lease = engine.lease_of(&guard, engine.items.count).unwrap();
+        assert!(engine.has(&guard, &lease, LEASED).unwrap());
+        guard.unlock_in_place().unwrap();
+        lease
+    }
+
+    #[test]
+    fn a_million_delayed_items_cost_a_retry_with_a_falling_delay_few_looks() {
+        const MOST: u64 = 400;
+        with_items(MAX_ITEMS, |engine, me| {
+            let first_due = 1_000_000;
+            let mut lease = delay_all_but_one(engine, first_due);
+            let looks = |act: &mut dyn FnMut(&mut Guard<'_, Counting>)| {
+                let mut guard = engine.lock(me, NEVER).unwrap();
+                let before = engine.block.env.looks.get();
+                act(&mut guard);
+                engine.block.env.looks.get() - before
+            };
+            let mut worst = [0; 2];
+            for round in 0..200 {
+                // Before all others, then behind all others: a path of the whole height up, and one down.
+                let after = if round % 2 == 0 { first_due - round } else { u64::MAX / 2 + round };
+                let retry = looks(&mut |guard| {
+                    assert!(engine.end_lease(guard, &lease, Verdict::Retry { after }, 0).unwrap());
+                });
+                let take = looks(&mut |guard| {
+                    let Taken::Item(next) = engine.take_item(guard, &Clock::Manual, NEVER - 1).unwrap()
+                    else {
+                        panic!("items are due")
+                    };
+                    lease = next;
+                });
+                worst = [worst[0].max(retry), worst[1].max(take)];
+            }
+            assert!(worst.iter().all(|looks| *looks < MOST), "looks of a retry and of a take: {worst:?}");
+            println!(
+                "PROOF 9 | retry and take beside 1,048,575 delayed items | at most {worst:?} words looked at"
+            );
+        });
+    }
+
+    #[test]
+    fn delayed_items_come_out_by_their_time_and_then_in_the_order_of_their_delay() {
+        with_items(64, |engine, me| {
+            let mut guard = engine.lock(me, NEVER).unwrap();
+            for id in 0..64 {
+                engine.push_item(&mut guard, id, b"").unwrap();
+            }
+            let mut expected = Vec::new();
+            for turn in 0..64u64 {
+                let Taken::Item(lease) = engine.take_item(&mut guard, &Clock::Manual, 0).unwrap() else {
+                    panic!("an item is ready")
+                };
+                let after = 1 + turn * 37 % 11;
+                expected.push((after, turn, lease.id));
+                assert!(engine.end_lease(&mut guard, &lease, Verdict::Retry { after }, 0).unwrap());
+            }
+            expected.sort_unstable();
+            for (due, _, id) in expected {
+                assert!(
+                    !matches!(engine.take_item(&mut guard, &Clock::Manual, due - 1), Ok(Taken::Item(_))),
+                    "an item was handed out before its time"
+                );
+                let Taken::Item(lease) = engine.take_item(&mut guard, &Clock::Manual, due).unwrap() else {
+                    panic!("an item is due")
+                };
+                assert_eq!(lease.id, id);
+            }
+        });
+    }
+}
