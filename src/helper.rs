@@ -1,8 +1,9 @@
 //! The helper thread: wakes futures whose turn it may be.
 //!
-//! One thread per process serves all sets. It sleeps on this process's doorbell in each of them, on the doorbell of a
-//! work queue if futures wait for that, and until the earliest alarm of a future; it takes no place in any queue and
-//! decides nothing: whoever is woken looks for itself. Started when it is first needed, it ends when it has had nothing
+//! One thread per process serves all sets. It sleeps on this process's doorbell in each of them, on the doorbells of a
+//! work queue that futures wait at, and until the earliest alarm of a future; it takes no place in any queue and
+//! decides nothing: a future that is woken looks for itself. A ring of a work queue wakes one future; one that looked and
+//! left something for others rings on. Started when it is first needed, it ends when it has had nothing
 //! to do for a while. A forked child starts one of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use crate::answer::Trouble;
 use crate::core::Reach;
-use crate::engine::Engine;
+use crate::engine::{Engine, WorkBell};
 use crate::enter::attach_trouble;
 use crate::events;
 use crate::set::LimitSet;
@@ -54,6 +55,8 @@ struct State {
 struct Watched {
     set: LimitSet,
     sleepers: Vec<Sleeper>,
+    /// What each doorbell of the work queue said when it was last looked at for those who sleep on it.
+    heard: [u32; WorkBell::ALL.len()],
 }
 
 struct Sleeper {
@@ -77,8 +80,8 @@ pub(crate) struct Sleep {
 pub(crate) enum Doorbell {
     /// That of an entry in the queue of those who wait for limits. Whoever rings it rings the process's, too.
     Waiter(usize),
-    /// That of the work queue, which is every process's: the helper sleeps on it itself.
-    Work,
+    /// One of the work queue, which is every process's: the helper sleeps on it itself.
+    Work(WorkBell),
 }
 
 impl Sleep {
@@ -94,10 +97,15 @@ impl Sleep {
             Doorbell::Waiter(waiter) => {
                 engine.doorbell(waiter).map_or(true, |bell| bell.load(Acquire) != self.seen)
             }
-            // Whether somebody sleeps on it says nothing of changes.
-            Doorbell::Work => (engine.work_bell() ^ self.seen) & !SOMEBODY_SLEEPS != 0,
+            // One ring is for one of those who sleep on it; see `Watched::take_rung`.
+            Doorbell::Work(_) => false,
         }
     }
+}
+
+/// Whether a doorbell of a work queue has changed. Whether somebody sleeps on it says nothing of changes.
+fn is_changed(now: u32, seen: u32) -> bool {
+    (now ^ seen) & !SOMEBODY_SLEEPS != 0
 }
 
 static HELPER: PerProcess<Helper> = PerProcess::new();
@@ -120,10 +128,23 @@ pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticke
     let mut state = helper.lock();
     state.next_ticket += 1;
     let ticket = Ticket(state.next_ticket);
+    if let Doorbell::Work(bell) = sleep.on
+        && is_changed(set.engine().work_bell(bell), sleep.seen)
+    {
+        // Rung after its look. The ring may have been for a waiter that slept, or for this one.
+        drop(state);
+        waker.wake_by_ref();
+        return Ok(ticket);
+    }
     let sleeper = Sleeper { ticket, sleep, waker: waker.clone() };
     match state.sets.iter_mut().find(|watched| watched.set.is_same(set)) {
-        Some(watched) => watched.sleepers.push(sleeper),
-        None => state.sets.push(Watched { set: set.clone(), sleepers: vec![sleeper] }),
+        Some(watched) => watched.add(sleeper),
+        None => {
+            let mut watched =
+                Watched { set: set.clone(), sleepers: Vec::new(), heard: [0; WorkBell::ALL.len()] };
+            watched.add(sleeper);
+            state.sets.push(watched);
+        }
     }
     if !state.is_running {
         thread::start(c"limitset-helper", move || serve(helper)).map_err(|error| {
@@ -155,11 +176,11 @@ pub(crate) fn is_asleep(set: &LimitSet, ticket: &Ticket, waker: &Waker) -> bool 
     old.is_some()
 }
 
-/// Wakes a future no longer.
-pub(crate) fn forget(ticket: &Ticket) {
+/// Wakes a future no longer; false if it was woken already.
+pub(crate) fn forget(ticket: &Ticket) -> bool {
     let forgotten = helper().lock().forget(*ticket);
     // Its waker may own other futures, which come back for the lock when they are dropped with it.
-    drop(forgotten);
+    forgotten.is_some()
 }
 
 impl State {
@@ -185,11 +206,11 @@ fn doorbell(set: &LimitSet) -> Option<&AtomicU32> {
     set.engine().shared_doorbell(me.slot).ok()
 }
 
-/// The doorbell of a set's work queue, and what it says once it says that somebody sleeps.
-fn marked_work_bell(set: &LimitSet) -> (&AtomicU32, u32) {
-    let doorbell = set.engine().block.doorbell;
-    // Either whoever rings sees the mark and wakes, or we see what it has changed.
-    (doorbell, doorbell.fetch_or(SOMEBODY_SLEEPS, AcqRel) | SOMEBODY_SLEEPS)
+/// A doorbell of a set's work queue, and what it says once it says that somebody sleeps.
+fn marked_work_bell(set: &LimitSet, bell: WorkBell) -> Option<(&AtomicU32, u32)> {
+    let doorbell = set.engine().work_doorbell(bell)?;
+    // Either the process that rings sees the mark and wakes, or we see what it has changed.
+    Some((doorbell, doorbell.fetch_or(SOMEBODY_SLEEPS, AcqRel) | SOMEBODY_SLEEPS))
 }
 
 fn rouse_helper(set: &LimitSet) {
@@ -214,9 +235,39 @@ fn sweep_if_due(set: &LimitSet) {
 }
 
 impl Watched {
-    /// Whether somebody waits for the work queue.
-    fn is_at_work(&self) -> bool {
-        self.sleepers.iter().any(|sleeper| sleeper.sleep.on == Doorbell::Work)
+    /// The doorbells of the work queue that futures sleep on.
+    fn work_bells(&self) -> impl Iterator<Item = WorkBell> {
+        let is_slept_on =
+            |bell: &WorkBell| self.sleepers.iter().any(|it| it.sleep.on == Doorbell::Work(*bell));
+        WorkBell::ALL.into_iter().filter(is_slept_on)
+    }
+
+    fn add(&mut self, sleeper: Sleeper) {
+        if let Doorbell::Work(bell) = sleeper.sleep.on
+            && !self.work_bells().any(|it| it == bell)
+            && let Some(heard) = self.heard.get_mut(bell as usize)
+        {
+            *heard = sleeper.sleep.seen;
+        }
+        self.sleepers.push(sleeper);
+    }
+
+    /// Takes out one of those who sleep on each doorbell of the work queue that has rung: it rings on for the next. After
+    /// a slice, also where something is there and was not taken: a future that was woken may not be polled. Of those who
+    /// wait for the end, all.
+    fn take_rung(&mut self, slice_is_over: bool, wakers: &mut Vec<Waker>) {
+        let bells: Vec<WorkBell> = self.work_bells().collect();
+        for bell in bells {
+            let says = self.set.engine().work_bell(bell);
+            let Some(heard) = self.heard.get_mut(bell as usize) else { continue };
+            let is_rung = is_changed(says, std::mem::replace(heard, says));
+            if !is_rung && !(slice_is_over && self.set.engine().seems_worth_a_look(bell)) {
+                continue;
+            }
+            let most = if bell == WorkBell::Drainers { usize::MAX } else { 1 };
+            let rung = self.sleepers.extract_if(.., |it| it.sleep.on == Doorbell::Work(bell)).take(most);
+            wakers.extend(rung.map(|sleeper| sleeper.waker));
+        }
     }
 
     /// Takes out those who have to look: rung, or late. All of them when the set is removed.
@@ -233,6 +284,7 @@ impl Watched {
 }
 
 fn serve(helper: &Helper) {
+    let mut last_look = clock::monotonic();
     loop {
         let mut state = helper.lock();
         if state.sets.is_empty() {
@@ -244,24 +296,32 @@ fn serve(helper: &Helper) {
             }
         }
         // First what the doorbells say, then who has been rung: whoever is rung in between turns one of them.
-        let (sets, at_work): (Vec<LimitSet>, Vec<bool>) =
-            state.sets.iter().map(|watched| (watched.set.clone(), watched.is_at_work())).unzip();
+        let (sets, at_work): (Vec<LimitSet>, Vec<Vec<WorkBell>>) =
+            state.sets.iter().map(|watched| (watched.set.clone(), watched.work_bells().collect())).unzip();
         let mut doorbells = Vec::with_capacity(sets.len());
         doorbells.extend(sets.iter().filter_map(doorbell).map(|doorbell| (doorbell, doorbell.load(Acquire))));
-        let at_work = sets.iter().zip(at_work).filter(|(_, is_at_work)| *is_at_work);
-        doorbells.extend(at_work.map(|(set, _)| marked_work_bell(set)));
+        for (set, bells) in sets.iter().zip(at_work) {
+            doorbells.extend(bells.into_iter().filter_map(|bell| marked_work_bell(set, bell)));
+        }
         let now = clock::monotonic();
+        let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
+        let slice = slices.min().unwrap_or(0);
+        let slice_is_over = now.saturating_sub(last_look) >= slice;
+        if slice_is_over {
+            last_look = now;
+        }
         let mut wakers = Vec::new();
-        state.sets.iter_mut().for_each(|watched| watched.take_roused(now, &mut wakers));
+        for watched in &mut state.sets {
+            watched.take_roused(now, &mut wakers);
+            watched.take_rung(slice_is_over, &mut wakers);
+        }
         state.sets.retain(|watched| !watched.sleepers.is_empty());
         let alarms = state.sets.iter().flat_map(|watched| &watched.sleepers).map(|it| it.sleep.wakes_at);
         let alarm = alarms.min().unwrap_or(now);
         // A waker may poll its future right here, which comes back for the lock.
         drop(state);
         if wakers.is_empty() {
-            let slices = sets.iter().map(|set| set.segment().view().machine.doorbell_slice);
-            let slice_over = now.saturating_add(slices.min().unwrap_or(0));
-            futex::wait_any(&doorbells, alarm.min(slice_over));
+            futex::wait_any(&doorbells, alarm.min(now.saturating_add(slice)));
         }
         for waker in wakers {
             // Code of the program: if it panics, the other futures are woken all the same.

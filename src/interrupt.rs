@@ -10,7 +10,7 @@ use std::sync::atomic::fence;
 
 use crate::answer::{Trouble, Unavailable};
 use crate::core::{NEVER, Reach};
-use crate::engine::Engine;
+use crate::engine::{Engine, WorkBell};
 use crate::set::LimitSet;
 use crate::sys::machine::Machine;
 use crate::sys::{clock, futex};
@@ -117,19 +117,21 @@ impl Interrupt {
         Ok(())
     }
 
-    /// The same for who waits for a work queue, whose doorbell `seen` is of.
+    /// The same for a waiter at a work queue, whose doorbell `seen` is of; at most a slice.
     pub(crate) fn sleep_for_work(
         &self,
         set: &LimitSet,
         engine: &Engine<'_, Machine>,
-        seen: u32,
+        (bell, seen): (WorkBell, u32),
         until: u64,
     ) -> Result<(), Trouble> {
         // As in `Engine::sleep_for_work`: the mark says that somebody sleeps.
-        let doorbell = engine.block.doorbell;
+        let Some(doorbell) = engine.work_doorbell(bell) else { return Ok(()) };
         if seen & 1 == 0 && doorbell.compare_exchange(seen, seen | 1, Relaxed, Relaxed).is_err() {
             return Ok(());
         }
-        self.sleep(set, engine, doorbell, seen | 1, until)
+        // A waiter that was woken and then killed or stopped leaves something behind: who sleeps a slice looks again.
+        let slice_over = clock::monotonic().saturating_add(set.vigil().interval);
+        self.sleep(set, engine, doorbell, seen | 1, until.min(slice_over))
     }
 }

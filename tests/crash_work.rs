@@ -44,6 +44,7 @@ use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use acts::Act;
+use limitset::engine::WorkBell;
 use model::Facts;
 use picture::{Owner, reopen};
 use stage::{A_WHILE, Ask, ITEMS, Mine, NO_SLICE, Stage, builder, result_of, waiter_beside};
@@ -55,7 +56,7 @@ use victim::Victim;
 const PROMISES: &str = "1,2,3";
 /// Words of the queue as a whole, and of all its items.
 const WORK_WORDS: usize = 32;
-const ITEM_WORDS: usize = 16 * ITEMS as usize;
+const ITEM_WORDS: usize = 14 * ITEMS as usize;
 /// Runs with a death at every instruction, each from another state.
 const RUNS: u64 = 2;
 const RUNS_FULL: u64 = 30;
@@ -296,7 +297,7 @@ fn block(mover: &Side, act: Act, worker: &mut Worker) {
         // Rings, so that nobody is known to sleep.
         mover.set.advance(Duration::ZERO).unwrap();
         worker.tell("take");
-        while mover.set.parts().unwrap().work_bell() & 1 == 0 {
+        while mover.set.parts().unwrap().work_bell(WorkBell::Takers) & 1 == 0 {
             std::thread::yield_now();
         }
     }

@@ -9,7 +9,7 @@ use limitset::core::{Env, Fault, Guard, NEVER, Participant, Reach};
 use limitset::engine::models::{Draft, Work};
 use limitset::engine::{
     Admitted, Charge, Collected, Engine, Finishes, Lease, Part, Paused, Pushed, Report, Taken, Time, Verdict,
-    Vigil,
+    Vigil, WorkBell,
 };
 use limitset::{Cooldown, Limit, ResourceLimit};
 use loom::thread::{JoinHandle, spawn};
@@ -27,7 +27,7 @@ const CHANGES: usize = 24;
 const WORDS: usize = 2;
 
 /// The states of items that are in a list, in the order in which a draft names the lists.
-const LISTED: [u64; 6] = [1, 2, 3, 5, 6, 0];
+const LISTED: [u64; 5] = [1, 2, 5, 6, 0];
 const LEASED: u64 = 4;
 const COLLECTED: [u64; 2] = [7, 8];
 
@@ -231,9 +231,10 @@ impl Depot {
         let word = |index| guard.get(index).unwrap();
         let [leased, used, pushed, taken, done, parkings, redistributed, returned, dead_lettered] =
             self.draft.work_counts().map(word);
-        let listed = self.draft.item_counts().map(word);
+        let [ready, parked, results, dead, delayed] = self.draft.item_counts().map(word);
+        let listed = [ready, parked, delayed, results, dead];
         let [_, pauses, ..] = self.draft.cooldown().map(word);
-        let is_listed = self.check_lists(guard, &listed, used);
+        let is_listed = self.check_lists(guard, &[ready, parked, results, dead], used);
         let (mut working, mut hand_outs) = (0, 0);
         for (item, is_listed) in (1..).zip(is_listed).take(usize::try_from(used).unwrap()) {
             let [state, _, _, attempts, rate_limits] = self.draft.item(item).map(word);
@@ -270,7 +271,7 @@ impl Depot {
     }
 
     /// Tells which items are in a list.
-    fn check_lists<E: Env>(&self, guard: &Guard<'_, E>, lengths: &[u64; 5], used: u64) -> Vec<bool> {
+    fn check_lists<E: Env>(&self, guard: &Guard<'_, E>, lengths: &[u64; 4], used: u64) -> Vec<bool> {
         let word = |index| guard.get(index).unwrap();
         let mut is_listed = vec![false; self.has.len()];
         for (place, first) in self.draft.item_lists().into_iter().enumerate() {
@@ -433,12 +434,12 @@ impl<'a, E: Env> Worker<'a, E> {
 
     /// Looks until there is something, asleep in between: the order of operations of `WorkQueue::wait`, which runs on the
     /// machine only. None: the set was removed.
-    fn wait<T>(&self, mut look: impl FnMut(&mut Guard<'_, E>) -> Option<T>) -> Option<T> {
+    fn wait<T>(&self, bell: WorkBell, mut look: impl FnMut(&mut Guard<'_, E>) -> Option<T>) -> Option<T> {
         let looks_first = self.depot.effect == Effect::LookBeforeBell;
         // Without news a slice tells nothing, so nobody looks for the dead.
         let interval = if self.depot.plan.sleep == Sleep::UntilNews { 0 } else { u64::MAX };
         loop {
-            let seen = if looks_first { 0 } else { self.engine.work_bell() };
+            let seen = if looks_first { 0 } else { self.engine.work_bell(bell) };
             let mut guard = match self.engine.lock(self.me, NEVER) {
                 Err(Fault::Closed) => return None,
                 locked => locked.unwrap(),
@@ -448,11 +449,11 @@ impl<'a, E: Env> Worker<'a, E> {
             if found.is_some() {
                 return found;
             }
-            let seen = if looks_first { self.engine.work_bell() } else { seen };
+            let seen = if looks_first { self.engine.work_bell(bell) } else { seen };
             self.engine
                 .sleep_for_work(
                     self.me,
-                    seen,
+                    (bell, seen),
                     NEVER,
                     Vigil { interval, patience: NEVER, reach: Reach::ALL },
                     &At(0),
@@ -465,15 +466,37 @@ impl<'a, E: Env> Worker<'a, E> {
     /// Asks for an item until there is one, or all is over; by the clock that somebody moves. None: the set was removed.
     pub fn wait_for_item(&self) -> Option<Taken> {
         let [_, clock] = self.depot.draft.time();
-        self.wait(|guard| {
+        self.wait(WorkBell::Takers, |guard| {
             let now = guard.get(clock).unwrap();
             Some(self.take_under(guard, now)).filter(|taken| !matches!(taken, Taken::NotNow { .. }))
         })
     }
 
+    /// Sleeps for an item once, and leaves without a look: what a queue does for a waiter that meets an error, or for a
+    /// future that is dropped.
+    pub fn sleep_and_leave(&self) {
+        let seen = self.engine.work_bell(WorkBell::Takers);
+        let [_, _, pushed, ..] = self.depot.draft.work_counts();
+        if self.locked(|guard| guard.get(pushed).unwrap()) == 0 {
+            let vigil = Vigil { interval: u64::MAX, patience: NEVER, reach: Reach::ALL };
+            let bell = (WorkBell::Takers, seen);
+            self.engine.sleep_for_work(self.me, bell, NEVER, vigil, &At(0), |_| Ok(())).unwrap();
+        }
+        self.engine.ring_on(WorkBell::Takers, None);
+    }
+
+    /// Adds two items under one lock.
+    pub fn push_both(&self) {
+        self.locked(|guard| {
+            for id in [1, 2] {
+                assert_eq!(self.engine.push_item(guard, id, &payload(id)), Ok(Pushed::Pushed));
+            }
+        });
+    }
+
     /// Adds an item once there is room. Does itself what came back from the dead.
     pub fn wait_for_room(&self, id: u64) -> Option<Pushed> {
-        self.wait(|guard| {
+        self.wait(WorkBell::Pushers, |guard| {
             self.do_one(guard, false);
             let pushed = self.engine.push_item(guard, id, &payload(id)).unwrap();
             Some(pushed).filter(|pushed| *pushed != Pushed::Full)
@@ -482,7 +505,7 @@ impl<'a, E: Env> Worker<'a, E> {
 
     /// Asks for a result until there is one, or all is over. Does itself what came back from the dead.
     pub fn wait_for_result(&self) -> Option<Taken> {
-        self.wait(|guard| {
+        self.wait(WorkBell::Collectors, |guard| {
             self.do_one(guard, true);
             let taken = self.collect_under(guard, Finishes::Results);
             Some(taken).filter(|taken| !matches!(taken, Taken::NotNow { .. }))

@@ -88,7 +88,9 @@
 //!            taker_hears_that_the_pause_is_over … or for the end of a pause
 //!            taker_hears_that_all_is_over      nobody waits for items that will not come
 //!            collector_hears_that_all_is_over  … nor leaves before the last result
-//!            one_ring_tells_all                one doorbell for all of them loses none
+//!            rings_find_whom_they_help         a ring wakes one waiter, whom it helps
+//!            leaving_taker_rings_on            … and if that one leaves, the next
+//!            takers_ring_on                    … and if more is there, the next, too
 //!            removal_ends_waiting_for_work     nobody waits in a set that was removed
 //! ```
 //!

@@ -86,11 +86,12 @@ impl Sleepers {
         if queue.leave(role) { Waited::SliceOver } else { Waited::Woken }
     }
 
-    pub(crate) fn wake_one(&self) {
+    /// Wakes the first; false if there is none.
+    pub(crate) fn wake_one(&self) -> bool {
         let mut queue = self.queue.lock().unwrap();
-        if let Some(role) = queue.asleep.pop_front() {
-            self.beds[role as usize].notify_one();
-        }
+        let Some(role) = queue.asleep.pop_front() else { return false };
+        self.beds[role as usize].notify_one();
+        true
     }
 
     pub(crate) fn wake_all(&self) {

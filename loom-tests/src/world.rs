@@ -10,8 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting};
-use limitset::engine::{Items, Waiters};
+use limitset::core::{Block, Env, NEVER, Participant, Slots, Waited, Waiting, Wakes};
+use limitset::engine::{Items, Waiters, WorkBell};
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread::{JoinHandle, spawn, yield_now};
 
@@ -103,7 +103,9 @@ pub struct World {
     /// The doorbells of waiters, and those of participants.
     bells: Vec<AtomicU32>,
     shared_bells: Vec<AtomicU32>,
-    /// Those asleep on the former, then on the latter.
+    /// Those of the work queue.
+    work_bells: Vec<AtomicU32>,
+    /// Those asleep on each of them, in this order.
     bell_sleepers: Vec<Sleepers>,
     entry_words: usize,
     entries: Vec<AtomicU64>,
@@ -130,6 +132,7 @@ impl World {
     pub fn with_work(scenario: Scenario, shape: Shape<'_>, queue: Queue, bytes: Bytes) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
         let shared = if queue.is_shared { shape.slots as usize } else { 0 };
+        let work = if bytes.items > 0 { WorkBell::ALL.len() } else { 0 };
         Arc::new(Self {
             scenario,
             sleep: shape.sleep,
@@ -152,7 +155,8 @@ impl World {
             doorbell_sleepers: Sleepers::new(),
             bells: (0..queue.waiters).map(|_| AtomicU32::new(0)).collect(),
             shared_bells: (0..shared).map(|_| AtomicU32::new(0)).collect(),
-            bell_sleepers: (0..queue.waiters + shared).map(|_| Sleepers::new()).collect(),
+            work_bells: (0..work).map(|_| AtomicU32::new(0)).collect(),
+            bell_sleepers: (0..queue.waiters + shared + work).map(|_| Sleepers::new()).collect(),
             entry_words: queue.entry_words,
             entries: (0..queue.waiters * queue.entry_words).map(|_| zero()).collect(),
             instant: std::sync::atomic::AtomicU64::new(0),
@@ -299,7 +303,7 @@ impl World {
             deposed: &self.deposed,
             journal: &self.journal,
             words: &self.words,
-            bells: [&self.bells, &self.shared_bells],
+            bells: [&self.bells, &self.shared_bells, &self.work_bells],
         }
     }
 }
@@ -372,7 +376,7 @@ impl<'w> LoomEnv<'w> {
             _ if is_lock => Some(&world.lock_sleepers),
             _ if std::ptr::eq(word, &world.doorbell) => Some(&world.doorbell_sleepers),
             _ => {
-                let mut bells = world.bells.iter().chain(&world.shared_bells);
+                let mut bells = world.bells.iter().chain(&world.shared_bells).chain(&world.work_bells);
                 bells.position(|bell| std::ptr::eq(word, bell)).map(|place| &world.bell_sleepers[place])
             }
         }
@@ -460,12 +464,9 @@ impl Env for LoomEnv<'_> {
         }
     }
 
-    fn wake_one(&self, word: &AtomicU32) {
-        if self.takes_place()
-            && let Some(sleepers) = self.sleepers(word)
-        {
-            sleepers.wake_one();
-        }
+    fn wake_one(&self, word: &AtomicU32) -> bool {
+        // Where sleeps end by themselves, it is as if somebody had heard it.
+        !self.takes_place() || self.sleepers(word).is_none_or(Sleepers::wake_one)
     }
 
     fn wake_all(&self, word: &AtomicU32) {
@@ -480,12 +481,18 @@ impl Env for LoomEnv<'_> {
         self.takes_place() && lock.compare_exchange(mine, 0, Release, Relaxed).is_ok()
     }
 
-    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
+    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32, wakes: Wakes) -> bool {
         // One operation: no kill comes between.
-        if self.takes_place() {
-            lock.store(0, Release);
-            if let Some(sleepers) = self.sleepers(doorbell) {
+        if !self.takes_place() {
+            return true;
+        }
+        lock.store(0, Release);
+        match (self.sleepers(doorbell), wakes) {
+            (None, _) => true,
+            (Some(sleepers), Wakes::One) => sleepers.wake_one(),
+            (Some(sleepers), Wakes::All) => {
                 sleepers.wake_all();
+                true
             }
         }
     }

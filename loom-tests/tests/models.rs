@@ -361,8 +361,18 @@ fn collector_hears_that_all_is_over() {
 }
 
 #[test]
-fn one_ring_tells_all() {
-    work::one_ring_tells_all(CONTROL);
+fn rings_find_whom_they_help() {
+    work::rings_find_whom_they_help(CONTROL);
+}
+
+#[test]
+fn leaving_taker_rings_on() {
+    work::leaving_taker_rings_on(CONTROL);
+}
+
+#[test]
+fn takers_ring_on() {
+    work::takers_ring_on(CONTROL);
 }
 
 #[test]

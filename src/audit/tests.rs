@@ -225,6 +225,7 @@ fn every_word_of_the_work_queue_that_makes_no_sense_is_found() {
     let (free, ready, delayed, leased) = (with(0), with(1), with(3), with(4));
     let (done, dead, collected) = (with(5), with(6), with(7));
     let work = |word| map.work(word);
+    let first_delayed = usize::try_from(stage.word(map.item(1, ItemWord::HeapCell)).load(SeqCst)).unwrap();
     let cases = [
         (work(WorkWord::Used), 17, "17 items were ever used, there are 16".to_owned()),
         (work(WorkWord::Closed), 2, "whether it is closed is 2".to_owned()),
@@ -243,7 +244,16 @@ fn every_word_of_the_work_queue_that_makes_no_sense_is_found() {
             format!("item {ready} is in the ready list, and its state is dead"),
         ),
         (map.item(leased, ItemWord::State), 1, format!("item {leased} is ready, and is in 0 lists")),
-        (map.item(delayed, ItemWord::NotBefore), u64::MAX, "comes due before those in front".to_owned()),
+        (map.item(delayed, ItemWord::State), 1, format!("item {delayed} is among the delayed ones")),
+        (
+            map.item(first_delayed, ItemWord::NotBefore),
+            u64::MAX,
+            format!("comes due before item {first_delayed}"),
+        ),
+        (map.item(1, ItemWord::HeapCell), 12, "cell 1 of the delayed items leads to item 12".to_owned()),
+        (map.item(2, ItemWord::HeapCell), 0, "cell 2 of the delayed items leads to item 0".to_owned()),
+        (work(WorkWord::Delayed), 1, "is delayed, and is in 0 lists".to_owned()),
+        (work(WorkWord::Delayed), 17, "17 items are delayed, and 9 were ever used".to_owned()),
         (map.item(collected, ItemWord::Generation), 0, "and no owner of it".to_owned()),
         (map.item(leased, ItemWord::Slot), 0, "are with slot 0".to_owned()),
         (map.item(done, ItemWord::Next), done as u64, "the results list leads to item".to_owned()),

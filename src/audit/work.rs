@@ -4,7 +4,7 @@ use super::picture::Picture;
 use super::segment::holder;
 use super::{Audit, AuditCheck};
 use crate::engine::Table;
-use crate::engine::items::{FREE, LEASED};
+use crate::engine::items::{DELAYED, FREE, LEASED};
 use crate::layout::work::{ItemWord, List, WorkWord};
 use crate::segment::View;
 
@@ -23,10 +23,9 @@ const STATES: [&str; 9] = [
 const COLLECTED: [u64; 2] = [7, 8];
 
 /// The lists, and the state of what is in them.
-const LISTS: [(List, &str, u64); 5] = [
+const LISTS: [(List, &str, u64); 4] = [
     (List::Ready, "ready", 1),
     (List::Parked, "parked", 2),
-    (List::Delayed, "delayed", 3),
     (List::Results, "results", 5),
     (List::DeadLetters, "dead letters", 6),
 ];
@@ -51,6 +50,7 @@ pub(super) fn check(view: &View, table: &Table, picture: &Picture, audit: &mut A
         let words = [WorkWord::First(list), WorkWord::Last(list), WorkWord::Length(list)].map(get);
         follow(picture, name, state, words, &mut places, check);
     }
+    heap(picture, get(WorkWord::Delayed), &mut places, check);
     free_list(picture, get(WorkWord::Free), &mut places, check);
     items(view, table, picture, &places, check);
 }
@@ -68,7 +68,7 @@ fn follow(
     places: &mut [u32],
     check: &mut AuditCheck,
 ) {
-    let (mut next, mut previous, mut found, mut not_before) = (first, 0, 0u64, 0);
+    let (mut next, mut previous, mut found) = (first, 0, 0u64);
     while next != 0 {
         let item = usize::try_from(next).ok().filter(|item| *item <= places.len());
         let Some(item) = item.filter(|_| found < places.len() as u64) else {
@@ -92,15 +92,6 @@ fn follow(
                 state_name(its)
             ));
         }
-        if state == 3 {
-            let its = picture.item(item, ItemWord::NotBefore);
-            if its < not_before {
-                check.broken(format_args!(
-                    "item {item} of the {name} list comes due before those in front of it"
-                ));
-            }
-            not_before = its;
-        }
         (previous, next) = (next, picture.item(item, ItemWord::Next));
     }
     if previous != last {
@@ -108,6 +99,38 @@ fn follow(
     }
     if found != length {
         check.broken(format_args!("{found} items are in the {name} list, and it says {length}"));
+    }
+}
+
+/// Looks at every cell of the heap of delayed items.
+fn heap(picture: &Picture, length: u64, places: &mut [u32], check: &mut AuditCheck) {
+    let most = places.len();
+    let Some(length) = usize::try_from(length).ok().filter(|length| *length <= most) else {
+        check.broken(format_args!("{length} items are delayed, and {most} were ever used"));
+        return;
+    };
+    let in_cell = |cell: usize| picture.item(cell, ItemWord::HeapCell);
+    let due = |item: usize| [ItemWord::NotBefore, ItemWord::Lease].map(|word| picture.item(item, word));
+    for cell in 1..=length {
+        let Some(item) = usize::try_from(in_cell(cell)).ok().filter(|item| (1..=most).contains(item)) else {
+            check.broken(format_args!("cell {cell} of the delayed items leads to item {}", in_cell(cell)));
+            continue;
+        };
+        if let Some(count) = place(places, item) {
+            *count += 1;
+        }
+        let its = picture.item(item, ItemWord::State);
+        if its != DELAYED {
+            check.broken(format_args!(
+                "item {item} is among the delayed ones, and its state is {}",
+                state_name(its)
+            ));
+        }
+        let above = usize::try_from(in_cell(cell / 2)).unwrap_or(0);
+        if cell > 1 && due(item) < due(above) {
+            check
+                .broken(format_args!("item {item} comes due before item {above}, which is handed out first"));
+        }
     }
 }
 

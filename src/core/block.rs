@@ -21,7 +21,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 
-use super::env::{Env, Waited, Waiting};
+use super::env::{Env, Waited, Waiting, Wakes};
 use super::guard::{Guard, How, Taken};
 use super::owner::{Participant, slot_of};
 use super::slots::Slots;
@@ -92,8 +92,9 @@ pub struct Block<'a, E: Env> {
     pub journal: &'a [E::U64],
     /// What the lock guards.
     pub words: &'a [E::U64],
-    /// Where the doorbells are that unlocking may ring, besides its own: of waiters, and of participants.
-    pub bells: [&'a [E::U32]; 2],
+    /// Where the doorbells are that unlocking may ring, besides its own: of waiters, of participants, and those that many
+    /// share (of a work queue).
+    pub bells: [&'a [E::U32]; 3],
 }
 
 /// A doorbell besides the block's own.
@@ -103,6 +104,9 @@ pub enum Bell {
     Waiter(usize),
     /// The same among the participants'.
     Participant(usize),
+    /// The same among those that many share. Bit 0 of such a word says that somebody may sleep on it; the rest counts
+    /// changes.
+    Shared(usize),
 }
 
 impl<E: Env> Clone for Block<'_, E> {
@@ -184,10 +188,11 @@ impl<'a, E: Env> Block<'a, E> {
 
     /// A doorbell besides its own, if there is such.
     pub fn bell(&self, bell: Bell) -> Result<&'a E::U32, Fault> {
-        let [waiters, participants] = self.bells;
+        let [waiters, participants, shared] = self.bells;
         let (words, index) = match bell {
             Bell::Waiter(index) => (waiters, index),
             Bell::Participant(index) => (participants, index),
+            Bell::Shared(index) => (shared, index),
         };
         words.get(index).ok_or_else(|| out_of_range(index, words.len()))
     }
@@ -339,6 +344,56 @@ impl<'a, E: Env> Block<'a, E> {
         Ok(doorbell)
     }
 
+    /// Changes a doorbell that many share; true if somebody may sleep on it. The mark that says so stays when one sleeper
+    /// is woken, because others may sleep on.
+    pub(super) fn turn_shared(&self, doorbell: &E::U32, wakes: Wakes) -> bool {
+        let kept = if wakes == Wakes::One { u32::MAX } else { !1 };
+        let mut seen = self.env.load32(doorbell, Relaxed);
+        while let Err(now) = self.env.cas32(doorbell, seen, (seen & kept).wrapping_add(2), Release) {
+            seen = now;
+        }
+        seen & 1 != 0
+    }
+
+    /// Wakes sleepers on a doorbell that was changed.
+    pub(super) fn wake(&self, doorbell: &E::U32, wakes: Wakes) {
+        match wakes {
+            Wakes::All => self.env.wake_all(doorbell),
+            Wakes::One => {
+                if !self.env.wake_one(doorbell) {
+                    self.unmark(doorbell);
+                }
+            }
+        }
+    }
+
+    /// Takes back the mark that somebody sleeps on a doorbell, after a wake that met no sleeper. A sleeper that came in
+    /// between is woken, and marks the doorbell again.
+    #[cold]
+    pub(super) fn unmark(&self, doorbell: &E::U32) {
+        if self.turn_shared(doorbell, Wakes::All) {
+            self.env.wake_all(doorbell);
+        }
+    }
+
+    /// Rings a doorbell that many share, without the lock or before it is freed.
+    pub(crate) fn ring_shared(&self, bell: Bell, wakes: Wakes) -> Result<(), Fault> {
+        let doorbell = self.bell(bell)?;
+        if self.turn_shared(doorbell, wakes) {
+            self.wake(doorbell, wakes);
+        }
+        Ok(())
+    }
+
+    /// The same after the death of a participant that may have changed the doorbell and owed the wake-up: what the mark
+    /// says does not count.
+    pub(crate) fn ring_shared_again(&self, bell: Bell, wakes: Wakes) -> Result<(), Fault> {
+        let doorbell = self.bell(bell)?;
+        self.turn_shared(doorbell, wakes);
+        self.wake(doorbell, wakes);
+        Ok(())
+    }
+
     /// Lets sleepers on another doorbell look again.
     pub(crate) fn ring_other(&self, bell: Bell) -> Result<(), Fault> {
         self.env.wake_all(self.turn_other(bell)?);
@@ -354,6 +409,11 @@ impl<'a, E: Env> Block<'a, E> {
         self.env.fence(SeqCst);
         self.turn_doorbell();
         self.env.wake_all(self.doorbell);
+        let [_, _, shared] = self.bells;
+        for doorbell in shared {
+            self.turn_shared(doorbell, Wakes::All);
+            self.env.wake_all(doorbell);
+        }
     }
 }
 

@@ -20,6 +20,15 @@ pub enum Waited {
     SliceOver,
 }
 
+/// How many sleepers a ring wakes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wakes {
+    /// One; who it is does not matter.
+    One,
+    /// All.
+    All,
+}
+
 /// The world of the protocol.
 ///
 /// Words are handed back to the environment for each operation, so that a wrapper can count, weaken, drop
@@ -59,16 +68,16 @@ pub trait Env {
 
     /// Sleeps while `word` is `seen`, at most a slice and not beyond `deadline`.
     fn wait(&self, what: Waiting, word: &Self::U32, seen: u32, deadline: u64) -> Waited;
-    /// Wakes one sleeper on `word`.
-    fn wake_one(&self, word: &Self::U32);
+    /// Wakes one sleeper on `word`; false if there was none.
+    fn wake_one(&self, word: &Self::U32) -> bool;
     /// Wakes all sleepers on `word`.
     fn wake_all(&self, word: &Self::U32);
     /// Frees a lock whose word is `mine`, with release ordering; false, and nothing has happened, if it is anything else.
     /// Nobody but its holder changes the word of a lock that is held: to look and then to store is as good as one step.
     fn free(&self, lock: &Self::U32, mine: u32) -> bool;
-    /// Frees a lock that is held, with release ordering, and wakes all sleepers on `doorbell`. One step: no death comes
-    /// between the parts.
-    fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32);
+    /// Frees a lock that is held, with release ordering, and wakes sleepers on `doorbell`; false if there were none. One
+    /// step: no death comes between the parts.
+    fn free_and_wake(&self, lock: &Self::U32, doorbell: &Self::U32, wakes: Wakes) -> bool;
 
     /// True only if certainly no living participant owns the slot.
     ///

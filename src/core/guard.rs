@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::block::{Bell, Block, Fault};
-use super::env::Env;
+use super::env::{Env, Wakes};
 use super::journal::{Progress, journal_words};
 use super::owner::Participant;
 
@@ -48,8 +48,8 @@ impl Taken {
 pub struct Guard<'a, E: Env> {
     block: &'a Block<'a, E>,
     me: Participant,
-    /// Whose sleepers unlocking will wake.
-    doorbell: Option<&'a E::U32>,
+    /// Whose sleepers unlocking will wake, and how many.
+    doorbell: Option<(&'a E::U32, Wakes)>,
     locked: bool,
     waited: bool,
     stolen: bool,
@@ -106,24 +106,34 @@ impl<'a, E: Env> Guard<'a, E> {
     /// Lets sleepers on the block's doorbell look again, as soon as this is unlocked.
     pub fn ring(&mut self) {
         if self.block.turn_doorbell() {
-            self.wake_at_unlock(self.block.doorbell);
+            self.wake_at_unlock(self.block.doorbell, Wakes::All);
         }
     }
 
     /// Changes another doorbell, and wakes its sleepers as soon as this is unlocked.
     pub fn ring_other(&mut self, bell: Bell) -> Result<(), Fault> {
         let doorbell = self.block.turn_other(bell)?;
-        self.wake_at_unlock(doorbell);
+        self.wake_at_unlock(doorbell, Wakes::All);
+        Ok(())
+    }
+
+    /// Changes a doorbell that many share, and wakes one of its sleepers or all as soon as this is unlocked.
+    pub fn ring_shared(&mut self, bell: Bell, wakes: Wakes) -> Result<(), Fault> {
+        let doorbell = self.block.bell(bell)?;
+        if self.block.turn_shared(doorbell, wakes) {
+            self.wake_at_unlock(doorbell, wakes);
+        }
         Ok(())
     }
 
     /// Wakes the sleepers on a doorbell that was changed, as soon as this is unlocked.
-    fn wake_at_unlock(&mut self, doorbell: &'a E::U32) {
-        // One step wakes on one doorbell. Those of the others meet a lock that is still held.
-        if let Some(other) = self.doorbell.replace(doorbell)
-            && !std::ptr::eq(other, doorbell)
-        {
-            self.block.env.wake_all(other);
+    fn wake_at_unlock(&mut self, doorbell: &'a E::U32, wakes: Wakes) {
+        let Some((other, others)) = self.doorbell.replace((doorbell, wakes)) else { return };
+        if !std::ptr::eq(other, doorbell) {
+            // One step wakes on one doorbell. The sleepers on the other one meet a lock that is still held.
+            self.block.wake(other, others);
+        } else if others == Wakes::All {
+            self.doorbell = Some((doorbell, others));
         }
     }
 
@@ -146,8 +156,8 @@ impl<'a, E: Env> Guard<'a, E> {
         }
         // What is cold is handed values, and not the guard's address: so the guard need not have one.
         let block = self.block;
-        if let Some(doorbell) = self.doorbell.take() {
-            return block.unlock_and_wake(self.me, doorbell);
+        if let Some((doorbell, wakes)) = self.doorbell.take() {
+            return block.unlock_and_wake(self.me, doorbell, wakes);
         }
         block.free(self.me.word())
     }
@@ -192,13 +202,16 @@ impl<E: Env> Block<'_, E> {
 
     /// Frees the lock and wakes the doorbell's sleepers in one step.
     #[cold]
-    fn unlock_and_wake(&self, me: Participant, doorbell: &E::U32) -> Result<(), Fault> {
+    fn unlock_and_wake(&self, me: Participant, doorbell: &E::U32, wakes: Wakes) -> Result<(), Fault> {
         if self.env.load32(self.lock, Relaxed) != me.word() {
-            self.env.wake_all(doorbell);
+            self.wake(doorbell, wakes);
             return self.found_other_hands();
         }
-        self.env.free_and_wake(self.lock, doorbell);
+        let is_heard = self.env.free_and_wake(self.lock, doorbell, wakes);
         self.wake_a_sleeper();
+        if !is_heard && wakes == Wakes::One {
+            self.unmark(doorbell);
+        }
         Ok(())
     }
 

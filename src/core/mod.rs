@@ -32,7 +32,7 @@ pub mod snapshot;
 pub mod sweep;
 
 pub use block::{Bell, Block, Fault, Locked, Until};
-pub use env::{Env, Waited, Waiting};
+pub use env::{Env, Waited, Waiting, Wakes};
 pub use guard::{Guard, Taken};
 pub use holdings::Holdings;
 pub(crate) use journal::Progress;

@@ -1,8 +1,8 @@
 //! What becomes of items beyond work: results and dead letters are collected, and what the dead had comes back.
 
 use super::items::{DEAD, DEAD_COLLECTED, DONE, DONE_COLLECTED, LEASED, READY};
-use super::{Engine, Lease, Taken, Verdict};
-use crate::core::{Env, Fault, Guard, NEVER, Participant};
+use super::{Engine, Lease, Taken, Verdict, WorkBell};
+use crate::core::{Env, Fault, Guard, NEVER, Participant, Wakes};
 use crate::layout::work::{ItemWord, List, WorkWord};
 
 /// What becomes of an item that was collected.
@@ -39,13 +39,20 @@ impl<E: Env> Engine<'_, E> {
             let is_over = self.work_word(guard, WorkWord::Closed)? != 0
                 && self.unfinished(guard)? == 0
                 && self.work_word(guard, WorkWord::Collected)? == 0;
-            return Ok(if is_over { Taken::Over } else { Taken::NotNow { look_at: NEVER } });
+            if !is_over {
+                return Ok(Taken::NotNow { look_at: NEVER, due: NEVER });
+            }
+            self.ring_work(guard, WorkBell::Collectors, Wakes::One)?;
+            return Ok(Taken::Over);
         }
         let mut change = guard.begin();
         self.remove_first(&mut change, list, item)?;
         self.lease(&mut change, item, state)?;
         self.count_work(&mut change, WorkWord::Collected, 1)?;
         change.commit();
+        if self.first_of(guard, List::Results)? != 0 {
+            self.ring_work(guard, WorkBell::Collectors, Wakes::One)?;
+        }
         Ok(Taken::Item(self.lease_of(guard, item)?))
     }
 
@@ -78,8 +85,8 @@ impl<E: Env> Engine<'_, E> {
                 self.free_item(&mut change, item)?;
             }
             change.commit();
+            self.ring_for(guard, item)?;
         }
-        guard.ring();
         Ok(true)
     }
 
@@ -93,7 +100,7 @@ impl<E: Env> Engine<'_, E> {
         self.set_item(&mut change, item, ItemWord::State, state)?;
         self.insert(&mut change, list, item, 0)?;
         change.commit();
-        Ok(())
+        self.ring_for(guard, item)
     }
 
     /// Returns what a participant had: items to be tried again, or dead letters if they were tried often enough. Gives
@@ -122,9 +129,6 @@ impl<E: Env> Engine<'_, E> {
                 self.put_back(guard, item, state)?;
             }
             returned += 1;
-        }
-        if returned > 0 {
-            guard.ring();
         }
         Ok(returned)
     }

@@ -12,8 +12,8 @@
 //! Pauses are counted. Who is admitted is stamped with the count, so a report of somebody who was admitted before the
 //! last pause began is known to be about the time before it, and is absorbed.
 
-use super::{Charge, Engine};
-use crate::core::{Env, Fault, Guard, Transaction};
+use super::{Charge, Engine, WorkBell};
+use crate::core::{Env, Fault, Guard, Transaction, Wakes};
 use crate::layout::state::StateMap;
 
 /// When somebody was admitted, as pauses count.
@@ -191,7 +191,6 @@ impl<E: Env> Engine<'_, E> {
         let paused = self.report(&mut change, report, now)?;
         change.commit();
         self.serve(guard, given, now)?;
-        guard.ring();
         Ok(paused)
     }
 
@@ -230,7 +229,8 @@ impl<E: Env> Engine<'_, E> {
         change.commit();
         if is_closed {
             self.rejudge(guard, now)?;
-            guard.ring();
+            // Parked items may be handed out again.
+            self.ring_work(guard, WorkBell::Takers, Wakes::One)?;
         }
         Ok(is_closed)
     }

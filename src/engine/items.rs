@@ -7,7 +7,7 @@
 //! | free       |              |               | a push                                                       |
 //! | ready      | ready        |               | a take                                                       |
 //! | parked     | parked       |               | a take, once the set's pause is over                         |
-//! | delayed    | delayed      |               | a take, once its time has come                               |
+//! | delayed    | (a heap)     |               | a take, once its time has come                               |
 //! | leased     |              | a worker      | done, retry, parking, giving up, giving back; a death        |
 //! | done       | results      |               | a collect                                                    |
 //! | dead       | dead letters |               | a collect                                                    |
@@ -249,18 +249,5 @@ impl<E: Env> Engine<'_, E> {
     /// The first item of a list; 0 if there is none.
     pub(super) fn first_of(&self, guard: &Guard<'_, E>, list: List) -> Result<usize, Fault> {
         self.item(self.work_word(guard, WorkWord::First(list))?)
-    }
-
-    /// The item behind which one belongs that may be handed out at `at`, in the list that is sorted by that.
-    pub(super) fn last_before(&self, guard: &Guard<'_, E>, at: u64) -> Result<usize, Fault> {
-        // From the end: most are put off by the same time, so that the last one comes last.
-        let mut item = self.item(self.work_word(guard, WorkWord::Last(List::Delayed))?)?;
-        for _ in 0..self.items.count {
-            if item == 0 || self.item_word(guard, item, ItemWord::NotBefore)? <= at {
-                break;
-            }
-            item = self.item(self.item_word(guard, item, ItemWord::Previous)?)?;
-        }
-        Ok(item)
     }
 }

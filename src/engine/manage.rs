@@ -1,7 +1,7 @@
 //! Changing a set as a whole: reset, reconfigure, move the clock, mend what a power failure tore.
 
-use super::Engine;
-use crate::core::{Env, Fault, Guard};
+use super::{Engine, WorkBell};
+use crate::core::{Env, Fault, Guard, Wakes};
 use crate::layout::state::{RuleWord, StateMap};
 use crate::math::Rule;
 
@@ -81,8 +81,8 @@ impl<E: Env> Engine<'_, E> {
         change.commit();
         let now = self.now(guard, 0)?;
         self.serve(guard, u64::MAX, now)?;
-        guard.ring();
-        Ok(())
+        // Items whose time was to come may be due.
+        self.ring_work(guard, WorkBell::Takers, Wakes::One)
     }
 
     /// When nobody else is attached: a rate that has decided about an instant that is yet to come was torn by a

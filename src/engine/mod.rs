@@ -12,8 +12,10 @@
 //! cooldown pause together, resume slowly
 //! give     refund, charge more, release, cancel
 //! items    items of work: states, lists, bytes
+//! delayed  those that are put off: a heap
 //! work     hand them out, take them back, park them
 //! collect  results, dead letters, what the dead had
+//! bells    who is woken when something of that changes
 //! manage   reset, reconfigure, move the clock, mend
 //! reap     return what the dead held
 //! models   a set for model checks
@@ -22,8 +24,10 @@
 //! Operations are handed a lock that is held, and an instant; only `wait` sleeps, and only without the lock.
 
 mod at_once;
+mod bells;
 mod collect;
 mod cooldown;
+mod delayed;
 mod give;
 pub(crate) mod items;
 mod manage;
@@ -38,6 +42,7 @@ mod wants;
 mod work;
 
 pub use self::at_once::{AtOnce, When};
+pub use self::bells::{Watch, WorkBell};
 pub use self::collect::{Collected, Finishes};
 pub use self::cooldown::{Admitted, Ending, Paused, Report, Trial};
 pub use self::give::Charge;
@@ -97,7 +102,7 @@ impl<'a, E: Env> Engine<'a, E> {
     pub fn begin(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
         guard.begin_whole()?;
         // Who died may have done so between a grant and the ring that tells of it.
-        if guard.is_stolen() { self.ring_all() } else { Ok(()) }
+        if guard.is_stolen() { self.ring_all().and_then(|()| self.ring_work_bells(guard)) } else { Ok(()) }
     }
 
     /// The instant of a decision: what the clock reads, in set time, and never before the last decision.

@@ -138,19 +138,23 @@ impl Draft {
         [StateMap::LAST_NOW, StateMap::MANUAL_NOW]
     }
 
-    /// The words with the first of the items that are ready, parked, delayed, done, dead letters, free.
-    pub fn item_lists(&self) -> [usize; 6] {
-        use List::{DeadLetters, Delayed, Parked, Ready, Results};
-        let first = [Ready, Parked, Delayed, Results, DeadLetters].map(WorkWord::First);
-        let [ready, parked, delayed, results, dead] = first.map(|word| self.table.map.work(word));
-        [ready, parked, delayed, results, dead, self.table.map.work(WorkWord::Free)]
+    /// The words with the first of the items that are ready, parked, done, dead letters, free.
+    pub fn item_lists(&self) -> [usize; 5] {
+        use List::{DeadLetters, Parked, Ready, Results};
+        let [ready, parked, results, dead] = [Ready, Parked, Results, DeadLetters].map(WorkWord::First);
+        [ready, parked, results, dead, WorkWord::Free].map(|word| self.table.map.work(word))
     }
 
-    /// The words with how many items there are in those lists but the last.
+    /// The words with how many items there are in those lists but the last, and then how many are delayed.
     pub fn item_counts(&self) -> [usize; 5] {
-        use List::{DeadLetters, Delayed, Parked, Ready, Results};
-        let lists = [Ready, Parked, Delayed, Results, DeadLetters];
-        lists.map(|list| self.table.map.work(WorkWord::Length(list)))
+        use List::{DeadLetters, Parked, Ready, Results};
+        let [ready, parked, results, dead] = [Ready, Parked, Results, DeadLetters].map(WorkWord::Length);
+        [ready, parked, results, dead, WorkWord::Delayed].map(|word| self.table.map.work(word))
+    }
+
+    /// The word with the item in a cell of the heap of delayed items.
+    pub fn delayed(&self, cell: usize) -> usize {
+        self.table.map.item(cell, ItemWord::HeapCell)
     }
 
     /// The words with how many items are at work, were ever used; pushed, taken, done, parked, redistributed, returned,

@@ -97,6 +97,7 @@ impl<E: Env> Engine<'_, E> {
         }
         self.empty_places(guard, owner, now)?;
         let items = self.return_items(guard, |who| who == owner, now)?;
+        self.ring_work_bells(guard)?;
         for limit in (0..self.table.len()).filter(|limit| self.table.must_report(*limit)) {
             let owed = guard.get(row + 1 + limit)?;
             if owed > 0 {

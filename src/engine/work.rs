@@ -3,15 +3,12 @@
 //! An item is handed out at least once and is with one participant at a time. Its end is recorded once, by whoever has
 //! it. What a dead participant had comes back before everything else, with its attempt counted. An item whose request
 //! was answered with "too many requests" is parked, in the same transaction that pauses the set, and handed out again
-//! when the pause is over; that is no attempt, and counted apart. Who waits, for items, for room or for results, sleeps
-//! on the doorbell of the state block; whoever changes something of that rings it under the lock, and so does whoever
-//! takes the lock from the dead.
-
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
+//! when the pause is over; that is no attempt, and counted apart. Every change rings the doorbell of those it helps, under
+//! the lock; see [`bells`](super::bells).
 
 use super::items::{DEAD, DELAYED, DONE, FREE, LEASED, PARKED, READY};
-use super::{Charge, Engine, Lease, Part, Paused, Reason, Report, Swept, Time, Vigil};
-use crate::core::{Env, Fault, Guard, NEVER, Participant, Transaction, Waiting};
+use super::{Charge, Engine, Lease, Part, Paused, Reason, Report, Time, WorkBell};
+use crate::core::{Env, Fault, Guard, NEVER, Transaction, Wakes};
 use crate::layout::state::StateMap;
 use crate::layout::work::{ItemWord, List, WorkWord};
 
@@ -35,6 +32,8 @@ pub enum Taken {
     NotNow {
         /// When to look again in any case, by the clock of deadlines.
         look_at: u64,
+        /// The same in set time.
+        due: u64,
     },
     /// There is none, and none will come.
     Over,
@@ -75,6 +74,7 @@ impl<E: Env> Engine<'_, E> {
     /// Adds an item behind all others.
     pub fn push_item(&self, guard: &mut Guard<'_, E>, id: u64, payload: &[u8]) -> Result<Pushed, Fault> {
         if self.work_word(guard, WorkWord::Closed)? != 0 {
+            self.ring_work(guard, WorkBell::Pushers, Wakes::One)?;
             return Ok(Pushed::Closed);
         }
         let used = self.item(self.work_word(guard, WorkWord::Used)?)?;
@@ -107,7 +107,13 @@ impl<E: Env> Engine<'_, E> {
         self.append(&mut change, List::Ready, item)?;
         self.count_work(&mut change, WorkWord::Pushed, 1)?;
         change.commit();
-        guard.ring();
+        if self.work_word(guard, WorkWord::Free)? != 0
+            || self.item(self.work_word(guard, WorkWord::Used)?)? < self.items.count
+        {
+            self.ring_work(guard, WorkBell::Pushers, Wakes::One)?;
+        }
+        // Last: the unlocking wakes this one.
+        self.ring_work(guard, WorkBell::Takers, Wakes::One)?;
         Ok(Pushed::Pushed)
     }
 
@@ -115,33 +121,37 @@ impl<E: Env> Engine<'_, E> {
     pub fn take_item(&self, guard: &mut Guard<'_, E>, time: &impl Time, now: u64) -> Result<Taken, Fault> {
         self.adopt(guard)?;
         let pause = self.paused_until(guard, now)?;
-        let [parked, delayed, ready] =
-            [List::Parked, List::Delayed, List::Ready].map(|list| self.first_of(guard, list));
-        let (parked, delayed, ready) = (parked?, delayed?, ready?);
-        let not_before =
-            if delayed == 0 { NEVER } else { self.item_word(guard, delayed, ItemWord::NotBefore)? };
-        let (list, item) = match (parked, pause) {
-            (1.., None) => (List::Parked, parked),
-            _ if not_before <= now && delayed != 0 => (List::Delayed, delayed),
-            _ if ready != 0 => (List::Ready, ready),
+        let (parked, ready) = (self.first_of(guard, List::Parked)?, self.first_of(guard, List::Ready)?);
+        let delayed = self.first_delayed(guard)?;
+        let (list, item) = match (parked, pause, delayed) {
+            (1.., None, _) => (Some(List::Parked), parked),
+            (_, _, Some((item, not_before))) if not_before <= now => (None, item),
+            _ if ready != 0 => (Some(List::Ready), ready),
             _ => {
                 if self.work_word(guard, WorkWord::Closed)? != 0 && self.unfinished(guard)? == 0 {
+                    self.ring_work(guard, WorkBell::Takers, Wakes::One)?;
                     return Ok(Taken::Over);
                 }
                 let pause = pause.filter(|_| parked != 0).unwrap_or(NEVER);
-                return Ok(Taken::NotNow { look_at: self.reached(guard, pause.min(not_before), time)? });
+                let not_before = delayed.map_or(NEVER, |(_, not_before)| not_before);
+                let due = pause.min(not_before);
+                return Ok(Taken::NotNow { look_at: self.reached(guard, due, time)?, due });
             }
         };
         let mut change = guard.begin();
-        self.remove_first(&mut change, list, item)?;
+        match list {
+            Some(list) => self.remove_first(&mut change, list, item)?,
+            None => self.remove_first_delayed(&mut change)?,
+        }
         change.add(self.table.map.item(item, ItemWord::Attempts), 1)?;
         self.lease(&mut change, item, LEASED)?;
         self.count_work(&mut change, WorkWord::Leased, 1)?;
         self.count_work(&mut change, WorkWord::Taken, 1)?;
-        if list == List::Parked {
+        if list == Some(List::Parked) {
             self.count_work(&mut change, WorkWord::Redistributed, 1)?;
         }
         change.commit();
+        self.ring_on_for_takers(guard, now)?;
         Ok(Taken::Item(self.lease_of(guard, item)?))
     }
 
@@ -199,7 +209,7 @@ impl<E: Env> Engine<'_, E> {
 
     /// Items that are not finished, be they at work or not.
     pub fn unfinished(&self, guard: &Guard<'_, E>) -> Result<u64, Fault> {
-        let words = [List::Ready, List::Parked, List::Delayed].map(WorkWord::Length);
+        let words = [WorkWord::Length(List::Ready), WorkWord::Length(List::Parked), WorkWord::Delayed];
         let mut sum = self.work_word(guard, WorkWord::Leased)?;
         for word in words {
             sum = sum.saturating_add(self.work_word(guard, word)?);
@@ -219,7 +229,6 @@ impl<E: Env> Engine<'_, E> {
             return Ok(false);
         }
         self.end_item(guard, lease.item, verdict, now)?;
-        guard.ring();
         Ok(true)
     }
 
@@ -234,12 +243,6 @@ impl<E: Env> Engine<'_, E> {
         let attempts = self.item_word(guard, item, ItemWord::Attempts)?;
         let rate_limits = self.item_word(guard, item, ItemWord::RateLimits)?;
         let giving_up = self.table.giving_up;
-        let behind = match verdict {
-            Verdict::Retry { after } | Verdict::Deferred { after } => {
-                self.last_before(guard, now.saturating_add(after))?
-            }
-            _ => 0,
-        };
         let mut change = guard.begin();
         self.count_work(&mut change, WorkWord::Leased, 1u64.wrapping_neg())?;
         if verdict == Verdict::Orphaned {
@@ -271,9 +274,7 @@ impl<E: Env> Engine<'_, E> {
                     self.count_rate_limit(&mut change, item)?;
                 }
                 self.count_work(&mut change, WorkWord::Retried, 1)?;
-                self.set_item(&mut change, item, ItemWord::State, DELAYED)?;
-                self.set_item(&mut change, item, ItemWord::NotBefore, now.saturating_add(after))?;
-                self.insert(&mut change, List::Delayed, item, behind)?;
+                self.delay(&mut change, item, now.saturating_add(after))?;
                 self.stamp(&mut change, now)?;
             }
             Verdict::Abandoned | Verdict::Orphaned | Verdict::GivenBack => {
@@ -290,7 +291,19 @@ impl<E: Env> Engine<'_, E> {
             }
         }
         change.commit();
-        Ok(())
+        self.ring_for(guard, item)
+    }
+
+    /// Rings for those whom an item helps that came to its present state just now.
+    pub(super) fn ring_for(&self, guard: &mut Guard<'_, E>, item: usize) -> Result<(), Fault> {
+        match self.item_word(guard, item, ItemWord::State)? {
+            READY | PARKED | DELAYED => self.ring_work(guard, WorkBell::Takers, Wakes::One)?,
+            DONE => self.ring_work(guard, WorkBell::Collectors, Wakes::One)?,
+            FREE => self.ring_work(guard, WorkBell::Pushers, Wakes::One)?,
+            // Nobody waits for dead letters.
+            _ => {}
+        }
+        self.ring_if_over(guard)
     }
 
     /// A hand-out that ended with a 429 was no attempt.
@@ -333,7 +346,9 @@ impl<E: Env> Engine<'_, E> {
         }
         change.commit();
         self.serve(guard, given, now)?;
-        guard.ring();
+        if is_held {
+            self.ring_for(guard, lease.item)?;
+        }
         Ok(is_held.then_some(paused))
     }
 
@@ -344,7 +359,7 @@ impl<E: Env> Engine<'_, E> {
             let mut change = guard.begin();
             self.park_in(&mut change, lease.item)?;
             change.commit();
-            guard.ring();
+            self.ring_for(guard, lease.item)?;
         }
         Ok(is_held)
     }
@@ -366,40 +381,8 @@ impl<E: Env> Engine<'_, E> {
         let mut change = guard.begin();
         change.set(self.table.map.work(WorkWord::Closed), 1)?;
         change.commit();
-        guard.ring();
-        Ok(())
-    }
-
-    /// What the doorbell says to those who wait for items, room or results: to be asked before looking for them.
-    pub fn work_bell(&self) -> u32 {
-        self.block.env.load32(self.block.doorbell, Acquire)
-    }
-
-    /// Sleeps until the doorbell says something else than it did, or until `until`; not always so long. Once per
-    /// interval and segment the dead are looked for, and `slice_over` is told which were found, and may end it.
-    pub fn sleep_for_work(
-        &self,
-        me: Participant,
-        seen: u32,
-        until: u64,
-        vigil: Vigil,
-        time: &impl Time,
-        mut slice_over: impl FnMut(Swept) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        let env = self.block.env;
-        if seen & 1 == 0 && env.cas32(self.block.doorbell, seen, seen | 1, Relaxed).is_err() {
-            return Ok(());
-        }
-        env.wait(Waiting::Doorbell, self.block.doorbell, seen | 1, until);
-        // A doorbell that rings all the time must not keep us from looking for the dead.
-        if self.block.sweep_is_due(vigil.interval) {
-            let patience = until.min(env.now().saturating_add(vigil.patience));
-            let swept = match self.sweep_in(me, vigil.reach, patience, time) {
-                Ok(swept) => swept,
-                Err(Fault::Busy { .. }) => Swept::default(),
-                Err(fault) => return Err(fault),
-            };
-            slice_over(swept)?;
+        for bell in [WorkBell::Pushers, WorkBell::Collectors, WorkBell::Takers] {
+            self.ring_work(guard, bell, Wakes::All)?;
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 //! slots      one line pair per participant: generation, pid …   (written by the slot's holder)
 //! state      a block: lock, version, journal, then the set's words (written under its lock)
 //! waiters    doorbells and wishes of blocked acquirers
-//! items      what items of work carry, and their results
+//! items      doorbells of the work queue; what items of work carry, and their results
 //! definition what the set was declared as                       (never written after creation)
 //! mutex, semaphore, words    regions of `limitset::sync` and of the user
 //! ```
@@ -58,6 +58,7 @@ pub(crate) const STRUCTS: &[(&str, usize, &[Field])] = &[
     ("LimitWords", size_of::<state::LimitWords>(), state::LimitWords::FIELDS),
     ("LimitRule", size_of::<state::LimitRule>(), state::LimitRule::FIELDS),
     ("WaiterLink", size_of::<state::WaiterLink>(), state::WaiterLink::FIELDS),
+    ("WorkBells", size_of::<work::WorkBells>(), work::WorkBells::FIELDS),
     ("ItemList", size_of::<work::ItemList>(), work::ItemList::FIELDS),
     ("WorkWords", size_of::<work::WorkWords>(), work::WorkWords::FIELDS),
     ("ItemWords", size_of::<work::ItemWords>(), work::ItemWords::FIELDS),

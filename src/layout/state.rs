@@ -3,12 +3,12 @@
 //! Order is by heat. What one acquire writes (the first line of [`SetWords`] and the [`LimitWords`] of the
 //! limits it asks for) stands directly behind the journal; what it only reads follows; holdings, of
 //! which it touches one row, come next, then the work queue, where there is one (see [`work`](super::work)), and last the
-//! links of waiters and the items of work.
+//! links of waiters and the items of work, with the heap of those that are delayed.
 //!
 //! All instants are in set time: the clock named in the header plus `clock_offset`. After a reboot or in
 //! another time namespace the offset alone changes, so set time goes on where it stopped.
 
-use super::work::{ITEM_WORDS, ItemWord, WORK_WORDS, WorkWord};
+use super::work::{HEAP_LEVELS, ITEM_WORDS, ItemWord, WORK_WORDS, WorkWord};
 use super::{Field, fields};
 use crate::math::Word;
 
@@ -175,11 +175,13 @@ const _: () = {
     assert!(size_of::<WaiterLink>() == 8 * LINK_WORDS as usize);
     // Any operation on 64 limits fits the journal, whatever the algorithms.
     assert!(journal_entries(MAX_LIMITS) == 64 * 10 + 48);
+    // So does putting off or handing out a delayed item: the cells from a leaf to the root of the heap, and 14 other words.
+    assert!(journal_entries(0) >= HEAP_LEVELS + 14);
 };
 
 /// Entries of the state block's journal. Per limit and operation: at most six words of state and four of its
 /// rule (reconfiguring), or three words of state, `consumed`, what the slot holds and what is queued (granting).
-/// Besides: words of the set, queue links, and an item of work. A multiple of four, so that the words behind it start a
+/// Besides: words of the set, queue links, an item of work and one path through the heap of delayed items. A multiple of four, so that the words behind it start a
 /// line.
 pub(crate) const fn journal_entries(limits: u32) -> u32 {
     (limits * 10 + 48).next_multiple_of(4)

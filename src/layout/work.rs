@@ -1,14 +1,40 @@
-//! The work queue: its words in the state block, and the items region with the bytes of each item.
+//! The work queue: its words in the state block, and the items region with its doorbells and the bytes of each item.
 //!
 //! What decides about an item is in the state block, under the set's lock and journal. Its payload is written while
 //! nobody can reach the item, and its result by whoever has it, before the transaction that says so.
 
-use super::{Field, fields};
+use super::{Field, LINE_PAIR, fields};
 
 /// Most items of one queue.
 pub(crate) const MAX_ITEMS: u32 = 1 << 20;
+/// Levels of the heap of delayed items when all of them are.
+pub(crate) const HEAP_LEVELS: u32 = MAX_ITEMS.ilog2() + 1;
 /// Most bytes of a payload, and of a result.
 pub(crate) const MAX_ITEM_BYTES: u32 = 1 << 16;
+
+/// Start of the items region: the doorbells of the queue. Bit 0 says that somebody may sleep on one; the rest counts
+/// changes.
+#[repr(C)]
+pub(crate) struct WorkBells {
+    /// Those who wait for an item.
+    pub(crate) takers: u32,
+    /// Those who wait for room.
+    pub(crate) pushers: u32,
+    /// Those who wait for a result.
+    pub(crate) collectors: u32,
+    /// Those who wait for the end of all work.
+    pub(crate) drainers: u32,
+    pub(crate) reserved: [u64; 14],
+}
+
+impl WorkBells {
+    pub(crate) const FIELDS: &[Field] =
+        fields!(WorkBells { takers, pushers, collectors, drainers, reserved });
+    /// How many there are.
+    pub(crate) const COUNT: usize = std::mem::offset_of!(WorkBells, reserved) / 4;
+}
+
+const _: () = assert!(size_of::<WorkBells>() == LINE_PAIR as usize);
 
 /// Items in one state, in order. Items are numbered from 1; 0 ends the list.
 #[repr(C)]
@@ -24,11 +50,13 @@ pub(crate) struct WorkWords {
     pub(crate) ready: ItemList,
     /// Whose request was answered with "too many requests": until the pause is over.
     pub(crate) parked: ItemList,
-    /// To be tried again at an instant of their own, the earliest first.
-    pub(crate) delayed: ItemList,
     /// Done, with a result that nobody has collected.
     pub(crate) results: ItemList,
     pub(crate) dead_letters: ItemList,
+    /// How many are to be tried again at an instant of their own: cells of the heap in use, see `engine::delayed`.
+    pub(crate) delayed: u64,
+    /// The instant at which a waiting taker looks by itself; 0: no taker does. Not journalled.
+    pub(crate) alarm: u64,
     /// First of the items that were used and are free.
     pub(crate) free: u64,
     /// Items that were ever used; those behind them are on no list.
@@ -51,10 +79,10 @@ pub(crate) struct WorkWords {
     pub(crate) dead_lettered: u64,
     /// How many results and dead letters are with a collector.
     pub(crate) collected: u64,
-    pub(crate) reserved: [u64; 3],
+    pub(crate) reserved: [u64; 4],
 }
 
-/// One item; its bytes are in the items region.
+/// One item, and one cell of the heap of delayed items; an item's bytes are in the items region.
 #[repr(C)]
 pub(crate) struct ItemWords {
     /// See `engine::work`.
@@ -66,7 +94,7 @@ pub(crate) struct ItemWords {
     /// Who has it.
     pub(crate) slot: u64,
     pub(crate) generation: u64,
-    /// Number of the hand-out.
+    /// Number of the hand-out. Delayed: the next number of the same count, which orders items that come due together.
     pub(crate) lease: u64,
     /// How often it was handed out, 429s apart.
     pub(crate) attempts: u64,
@@ -78,7 +106,8 @@ pub(crate) struct ItemWords {
     pub(crate) result_bytes: u64,
     /// Why it is a dead letter.
     pub(crate) reason: u64,
-    pub(crate) reserved: [u64; 3],
+    /// Not of this item: the cell with its number in the heap of delayed items, which names one of them.
+    pub(crate) heap_cell: u64,
 }
 
 impl ItemList {
@@ -89,9 +118,10 @@ impl WorkWords {
     pub(crate) const FIELDS: &[Field] = fields!(WorkWords {
         ready,
         parked,
-        delayed,
         results,
         dead_letters,
+        delayed,
+        alarm,
         free,
         used,
         leased,
@@ -125,17 +155,17 @@ impl ItemWords {
         payload_bytes,
         result_bytes,
         reason,
-        reserved,
+        heap_cell,
     });
 }
 
 pub(crate) const WORK_WORDS: u32 = 32;
-pub(crate) const ITEM_WORDS: u32 = 16;
+pub(crate) const ITEM_WORDS: u32 = 14;
 
 const _: () = {
     assert!(size_of::<WorkWords>() == 8 * WORK_WORDS as usize);
     assert!(size_of::<ItemWords>() == 8 * ITEM_WORDS as usize);
-    assert!(ItemWord::Reason as usize == std::mem::offset_of!(ItemWords, reason) / 8);
+    assert!(ItemWord::HeapCell as usize == std::mem::offset_of!(ItemWords, heap_cell) / 8);
     assert!(List::DeadLetters.place() == std::mem::offset_of!(WorkWords, dead_letters) / 8);
 };
 
@@ -144,7 +174,6 @@ const _: () = {
 pub(crate) enum List {
     Ready,
     Parked,
-    Delayed,
     Results,
     DeadLetters,
 }
@@ -161,6 +190,8 @@ pub(crate) enum WorkWord {
     First(List),
     Last(List),
     Length(List),
+    Delayed,
+    Alarm,
     Free,
     Used,
     Leased,
@@ -189,6 +220,8 @@ impl WorkWord {
             Self::First(list) => list.place(),
             Self::Last(list) => list.place() + 1,
             Self::Length(list) => list.place() + 2,
+            Self::Delayed => at!(delayed),
+            Self::Alarm => at!(alarm),
             Self::Free => at!(free),
             Self::Used => at!(used),
             Self::Leased => at!(leased),
@@ -223,6 +256,7 @@ pub(crate) enum ItemWord {
     PayloadBytes = 10,
     ResultBytes = 11,
     Reason = 12,
+    HeapCell = 13,
 }
 
 /// Bytes from one item to the next in the items region: payload, then result, each of whole words, in lines of their
@@ -238,5 +272,5 @@ pub(crate) const fn words(bytes: u32) -> u64 {
 }
 
 pub(crate) const fn region_bytes(items: u32, payload_bytes: u32, result_bytes: u32) -> u64 {
-    items as u64 * stride(payload_bytes, result_bytes)
+    size_of::<WorkBells>() as u64 + items as u64 * stride(payload_bytes, result_bytes)
 }

@@ -1,8 +1,8 @@
 //! Wait at a queue without a thread: the same looks, for any executor.
 //!
-//! A future looks when it is polled for the first time, and then whenever the helper thread has woken it. It holds
-//! nothing in between: what a look finds is the answer of that very poll. So there is nothing to give back when a future
-//! is dropped, and no wake is lost with it, because every change of the queue wakes all who wait.
+//! A future looks when it is polled for the first time, and then whenever the helper thread has woken it. It holds no item
+//! in between: what a look finds is the answer of that very poll. A change of the queue wakes one waiter only. So a future
+//! that is dropped after it was woken and before it looked rings on, and so does one that kept the alarm for the others.
 
 use std::fmt;
 use std::future::Future;
@@ -14,7 +14,7 @@ use super::wait::Looked;
 use super::wish::{Collect, Drain, Push, Take, Wish};
 use super::{Finished, QueueError, WorkItem, WorkQueue};
 use crate::core::NEVER;
-use crate::engine::Finishes;
+use crate::engine::{Finishes, Watch};
 use crate::helper::{self, Doorbell, Sleep, Ticket};
 use crate::sys::{clock, fork};
 
@@ -136,7 +136,7 @@ futures! {
 }
 
 /// Somebody who waits for something.
-struct Waiter<W> {
+struct Waiter<W: Wish> {
     queue: WorkQueue,
     wish: W,
     timeout: Option<Duration>,
@@ -146,7 +146,7 @@ struct Waiter<W> {
 enum State {
     New,
     Waiting {
-        deadline: u64,
+        watch: Watch,
         /// Where the helper knows it by; not any more once it has been woken.
         ticket: Ticket,
         /// The process whose helper that is.
@@ -171,36 +171,39 @@ impl<W: Wish> Waiter<W> {
     }
 
     fn poll(&mut self, context: &Context<'_>) -> Poll<Result<W::Got, QueueError>> {
-        let deadline = match &self.state {
-            State::New => self.timeout.map_or(NEVER, clock::deadline),
-            State::Waiting { deadline, ticket, epoch } => {
-                // In a forked child the ticket is the parent's, and somebody has to look here, too.
+        let mut watch = match &self.state {
+            State::New => Watch { deadline: self.timeout.map_or(NEVER, clock::deadline), alarm: None },
+            State::Waiting { watch, ticket, epoch } => {
+                // In a forked child the ticket and the alarm are the parent's, and this future has to look here, too.
                 let is_ours = *epoch == fork::epoch();
                 if is_ours && helper::is_asleep(&self.queue.set, ticket, context.waker()) {
                     return Poll::Pending;
                 }
-                *deadline
+                Watch { alarm: watch.alarm.filter(|_| is_ours), ..*watch }
             }
             State::Over => return Poll::Pending,
         };
-        match self.look(deadline, context) {
+        match self.look(&mut watch, context) {
             Ok(Ok(ticket)) => {
-                self.state = State::Waiting { deadline, ticket, epoch: fork::epoch() };
+                self.state = State::Waiting { watch, ticket, epoch: fork::epoch() };
                 Poll::Pending
             }
             Ok(Err(got)) => self.end(Ok(got)),
-            Err(error) => self.end(Err(error)),
+            Err(error) => {
+                self.queue.leave(W::BELL, &watch, &error);
+                self.end(Err(error))
+            }
         }
     }
 
     /// Looks; sleeps from then on if there is nothing.
-    fn look(&self, deadline: u64, context: &Context<'_>) -> Result<Result<Ticket, W::Got>, QueueError> {
+    fn look(&self, watch: &mut Watch, context: &Context<'_>) -> Result<Result<Ticket, W::Got>, QueueError> {
         self.wish.check(&self.queue)?;
-        let (seen, wakes_at) = match self.queue.look(&self.wish, deadline)? {
+        let (seen, wakes_at) = match self.queue.look(&self.wish, watch)? {
             Looked::Here(got) => return Ok(Err(got)),
             Looked::NotNow { seen, until } => (seen, until),
         };
-        let sleep = Sleep { on: Doorbell::Work, seen, wakes_at };
+        let sleep = Sleep { on: Doorbell::Work(W::BELL), seen, wakes_at };
         Ok(Ok(helper::watch(&self.queue.set, sleep, context.waker())?))
     }
 
@@ -210,12 +213,15 @@ impl<W: Wish> Waiter<W> {
     }
 }
 
-impl<W> Drop for Waiter<W> {
+impl<W: Wish> Drop for Waiter<W> {
     fn drop(&mut self) {
-        if let State::Waiting { ticket, epoch, .. } = &self.state
+        if let State::Waiting { watch, ticket, epoch } = &self.state
             && *epoch == fork::epoch()
         {
-            helper::forget(ticket);
+            let was_asleep = helper::forget(ticket);
+            if !was_asleep || watch.alarm.is_some() {
+                self.queue.set.engine().ring_on(W::BELL, watch.alarm);
+            }
         }
     }
 }

@@ -59,7 +59,7 @@ impl QueueStats {
             capacity: header.items.into(),
             ready: length(List::Ready),
             parked: length(List::Parked),
-            delayed: length(List::Delayed),
+            delayed: word(WorkWord::Delayed),
             leased: word(WorkWord::Leased),
             results: length(List::Results),
             dead_letters: length(List::DeadLetters),

@@ -1,14 +1,16 @@
 //! Waiting at a queue: look under the lock, and sleep until there is a reason to look again.
 //!
-//! Who waits has no place anywhere: it notes what the doorbell says, looks, and sleeps unless the doorbell says something
-//! else by then. Nothing is set aside for it, so nothing has to be given back when it stops waiting.
+//! A waiter has no place anywhere: it notes what its doorbell says, looks, and sleeps unless the doorbell says something
+//! else by then. No item is set aside for it. But it may have been woken in place of others, or keep the alarm for them
+//! (see `engine::bells`): a waiter that leaves without a look rings on.
 
 use std::time::Duration;
 
 use super::wish::{Step, Wish};
 use super::{QueueError, WorkQueue};
 use crate::answer::{Trouble, Unavailable};
-use crate::core::{NEVER, Reach};
+use crate::core::{AT_ONCE, NEVER, Reach};
+use crate::engine::{Watch, WorkBell};
 use crate::enter::attach_trouble;
 use crate::events;
 use crate::interrupt::Interrupt;
@@ -41,26 +43,44 @@ impl WorkQueue {
         wish.check(self)?;
         let deadline = match patience {
             Patience::For(timeout) => clock::deadline(timeout),
-            Patience::Not | Patience::Forever => NEVER,
+            Patience::Not => AT_ONCE,
+            Patience::Forever => NEVER,
         };
+        let mut watch = Watch { deadline, alarm: None };
         let interrupt = Interrupt::current();
-        loop {
-            let (seen, until) = match self.look(wish, deadline)? {
-                Looked::Here(got) => return Ok(Some(got)),
-                Looked::NotNow { seen, until } => (seen, until),
+        let waited = loop {
+            let (seen, until) = match self.look(wish, &mut watch) {
+                Ok(Looked::Here(got)) => break Ok(Some(got)),
+                Ok(Looked::NotNow { .. }) if matches!(patience, Patience::Not) => break Ok(None),
+                Ok(Looked::NotNow { seen, until }) => (seen, until),
+                Err(error) => break Err(error),
             };
-            if let Patience::Not = patience {
-                return Ok(None);
-            }
             if interrupt.is_some_and(Interrupt::is_raised) {
-                return Err(QueueError::Interrupted);
+                break Err(QueueError::Interrupted);
             }
-            self.sleep(seen, until, interrupt)?;
+            if let Err(trouble) = self.sleep((W::BELL, seen), until, interrupt) {
+                break Err(trouble.into());
+            }
+        };
+        if let Err(error) = &waited {
+            self.leave(W::BELL, &watch, error);
+        }
+        waited
+    }
+
+    /// Rings on for others, if a waiter that leaves with an error may have been woken or kept the alarm in their place.
+    pub(super) fn leave(&self, bell: WorkBell, watch: &Watch, error: &QueueError) {
+        // These two come after a look.
+        let has_looked = matches!(error, QueueError::TimedOut | QueueError::Interrupted);
+        if !has_looked || watch.alarm.is_some() {
+            self.set.engine().ring_on(bell, watch.alarm);
         }
     }
 
-    /// Looks once. Time is up at `deadline`, if nothing is there by then.
-    pub(super) fn look<W: Wish>(&self, wish: &W, deadline: u64) -> Result<Looked<W::Got>, QueueError> {
+    /// Looks once. Time is up at the deadline, if nothing is there by then.
+    pub(super) fn look<W: Wish>(&self, wish: &W, watch: &mut Watch) -> Result<Looked<W::Got>, QueueError> {
+        // A look that is not to wait asks for the lock as patiently as others do.
+        let deadline = if watch.deadline == AT_ONCE { NEVER } else { watch.deadline };
         let set = &self.set;
         // The dead may have what is missing, or what nobody misses because there is always something else to do.
         if set.is_slice_over(set.engine()) {
@@ -70,10 +90,10 @@ impl WorkQueue {
             }
         }
         // Before the look: what changes after it changes the doorbell.
-        let seen = set.engine().work_bell();
+        let seen = set.engine().work_bell(W::BELL);
         let left = deadline.saturating_sub(clock::monotonic()).max(clock::nanos(LAST_LOCK));
         let looked = set.locked_within(left.min(set.segment().patience()), |engine, guard, now| {
-            wish.look(self, engine, guard, now)
+            wish.look(self, engine, guard, watch, now)
         })?;
         match looked {
             Step::Here(found) => W::get(self, found).map(Looked::Here),
@@ -85,14 +105,14 @@ impl WorkQueue {
     }
 
     /// Sleeps while the doorbell is as seen; not always so long.
-    fn sleep(&self, seen: u32, until: u64, interrupt: Option<&Interrupt>) -> Result<(), Trouble> {
+    fn sleep(&self, bell: (WorkBell, u32), until: u64, interrupt: Option<&Interrupt>) -> Result<(), Trouble> {
         let set = &self.set;
         let me = set.segment().participant().map_err(attach_trouble)?;
         let (view, engine) = (set.segment().view(), set.engine());
         if let Some(interrupt) = interrupt {
-            return interrupt.sleep_for_work(set, engine, seen, until);
+            return interrupt.sleep_for_work(set, engine, bell, until);
         }
-        let slept = engine.sleep_for_work(me, seen, until, set.vigil(), &set.clock(), |swept| {
+        let slept = engine.sleep_for_work(me, bell, until, set.vigil(), &set.clock(), |swept| {
             events::swept(set, &swept);
             view.look_at_name()
         });

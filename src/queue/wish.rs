@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use super::{Finished, QueueError, WorkItem, WorkQueue};
 use crate::core::{Fault, Guard, NEVER};
-use crate::engine::{Engine, Finishes, Lease, Pushed, Taken};
+use crate::engine::{Engine, Finishes, Lease, Pushed, Taken, Watch, WorkBell};
 use crate::sys::machine::Machine;
 
 /// What came of a look at the queue.
@@ -21,6 +21,8 @@ pub(super) trait Wish {
     type Found;
     /// What it is to whoever asked.
     type Got;
+    /// What rings when there may be more of it.
+    const BELL: WorkBell;
 
     /// Whether it makes sense to look at all.
     fn check(&self, _: &WorkQueue) -> Result<(), QueueError> {
@@ -33,6 +35,7 @@ pub(super) trait Wish {
         queue: &WorkQueue,
         engine: &Engine<'_, Machine>,
         guard: &mut Guard<'_, Machine>,
+        watch: &mut Watch,
         now: u64,
     ) -> Result<Step<Self::Found>, Fault>;
 
@@ -58,6 +61,7 @@ pub(super) struct Drain;
 impl Wish for Push<'_> {
     type Found = Pushed;
     type Got = ();
+    const BELL: WorkBell = WorkBell::Pushers;
 
     fn check(&self, queue: &WorkQueue) -> Result<(), QueueError> {
         queue.check_length("an item", &self.payload, queue.header().payload_bytes)
@@ -68,6 +72,7 @@ impl Wish for Push<'_> {
         _: &WorkQueue,
         engine: &Engine<'_, Machine>,
         guard: &mut Guard<'_, Machine>,
+        _: &mut Watch,
         _: u64,
     ) -> Result<Step<Pushed>, Fault> {
         Ok(match engine.push_item(guard, self.id, &self.payload)? {
@@ -84,15 +89,17 @@ impl Wish for Push<'_> {
 impl Wish for Take {
     type Found = Option<Lease>;
     type Got = Option<WorkItem>;
+    const BELL: WorkBell = WorkBell::Takers;
 
     fn look(
         &self,
         queue: &WorkQueue,
         engine: &Engine<'_, Machine>,
         guard: &mut Guard<'_, Machine>,
+        watch: &mut Watch,
         now: u64,
     ) -> Result<Step<Option<Lease>>, Fault> {
-        Ok(step(engine.take_item(guard, &queue.set.clock(), now)?))
+        Ok(step(engine.take_or_watch(guard, &queue.set.clock(), watch, now)?))
     }
 
     fn get(queue: &WorkQueue, found: Option<Lease>) -> Result<Option<WorkItem>, QueueError> {
@@ -103,12 +110,14 @@ impl Wish for Take {
 impl Wish for Collect {
     type Found = Option<Lease>;
     type Got = Option<Finished>;
+    const BELL: WorkBell = WorkBell::Collectors;
 
     fn look(
         &self,
         _: &WorkQueue,
         engine: &Engine<'_, Machine>,
         guard: &mut Guard<'_, Machine>,
+        _: &mut Watch,
         _: u64,
     ) -> Result<Step<Option<Lease>>, Fault> {
         Ok(step(engine.collect_item(guard, self.0)?))
@@ -122,12 +131,14 @@ impl Wish for Collect {
 impl Wish for Drain {
     type Found = ();
     type Got = ();
+    const BELL: WorkBell = WorkBell::Drainers;
 
     fn look(
         &self,
         _: &WorkQueue,
         engine: &Engine<'_, Machine>,
         guard: &mut Guard<'_, Machine>,
+        _: &mut Watch,
         _: u64,
     ) -> Result<Step<()>, Fault> {
         Ok(if engine.unfinished(guard)? == 0 { Step::Here(()) } else { Step::NotNow(NEVER) })
@@ -142,6 +153,6 @@ fn step(taken: Taken) -> Step<Option<Lease>> {
     match taken {
         Taken::Item(lease) => Step::Here(Some(lease)),
         Taken::Over => Step::Here(None),
-        Taken::NotNow { look_at } => Step::NotNow(look_at),
+        Taken::NotNow { look_at, .. } => Step::NotNow(look_at),
     }
 }

@@ -18,6 +18,7 @@ use crate::layout::block::{BlockHead, HEAD_BYTES, JOURNAL_ENTRY_BYTES};
 use crate::layout::header::{Checked, RegionEntry, RegionKind};
 use crate::layout::slots::{SLOT_WORDS, SlotIdentity};
 use crate::layout::state::StateMap;
+use crate::layout::work::WorkBells;
 use crate::layout::{waiters, work};
 use crate::limit::Definition;
 use crate::sys::machine::Machine;
@@ -69,7 +70,10 @@ impl View {
         let part = |bytes: u32| usize::try_from(work::words(bytes)).unwrap_or(0);
         Items {
             count: header.items as usize,
-            words: self.map.words64(region.offset, words(work::region_bytes(header.items, payload, result))),
+            words: self.map.words64(
+                region.offset + size_of::<WorkBells>() as u64,
+                words(work::stride(payload, result)) * header.items as usize,
+            ),
             stride: words(work::stride(payload, result)),
             payload_words: part(payload),
             result_words: part(result),
@@ -88,8 +92,8 @@ impl View {
         }
     }
 
-    /// The doorbells of waiters, and of participants.
-    fn bells(&self) -> [&[AtomicU32]; 2] {
+    /// The doorbells of waiters, of participants, and of the work queue.
+    fn bells(&self) -> [&[AtomicU32]; 3] {
         let (header, region) = (&self.checked.header, &self.checked.waiters);
         let waiters = waiters::stride(header.limits) * u64::from(header.waiters);
         let doorbell = offset_of!(SlotIdentity, doorbell);
@@ -97,6 +101,7 @@ impl View {
         [
             self.map.words32(region.offset, usize::try_from(waiters / 4).unwrap_or(0)),
             self.map.words32(self.checked.slots.offset + doorbell as u64, slots / 4),
+            self.checked.items.as_ref().map_or(&[], |items| self.map.words32(items.offset, WorkBells::COUNT)),
         ]
     }
 
@@ -135,7 +140,7 @@ impl View {
             deposed: word(offset_of!(BlockHead, deposed))?,
             journal: self.map.words64(region.offset + HEAD_BYTES, journal_words),
             words: self.map.words64(region.offset + journal_end, region.words as usize),
-            bells: [&[]; 2],
+            bells: [&[]; 3],
         };
         let is_whole = block.journal.len() == journal_words && block.words.len() == region.words as usize;
         is_whole.then_some(block)

@@ -124,9 +124,9 @@ pub(crate) enum Ended {
 /// Sets the second word to 0.
 const CLEAR: i32 = libc::FUTEX_OP_SET << 28;
 
-/// Sets `lock` to 0 and wakes all sleepers on `doorbell`: one call of the kernel, which a kill cannot split. False, and
-/// nothing was done, if the kernel refuses.
-pub(crate) fn clear_and_wake(lock: &AtomicU32, doorbell: &AtomicU32) -> bool {
+/// Sets `lock` to 0 and wakes at most `count` sleepers on `doorbell`: one call of the kernel, which a kill cannot split.
+/// Returns how many were woken; none, and nothing was done, if the kernel refuses.
+pub(crate) fn clear_and_wake(lock: &AtomicU32, doorbell: &AtomicU32, count: i32) -> Option<usize> {
     // SAFETY: both are live, aligned 32-bit words for the whole call. The kernel uses the address of the first, and changes
     // the second atomically, as everybody else does.
     let result = unsafe {
@@ -134,20 +134,20 @@ pub(crate) fn clear_and_wake(lock: &AtomicU32, doorbell: &AtomicU32) -> bool {
             libc::SYS_futex,
             doorbell.as_ptr(),
             libc::FUTEX_WAKE_OP,
-            i32::MAX,
+            count,
             // In the place of a timeout: how many sleepers on the second word.
             0usize,
             lock.as_ptr(),
             CLEAR,
         )
     };
-    result >= 0
+    usize::try_from(result).ok()
 }
 
-/// Wakes at most `count` sleepers on `word`.
-pub(crate) fn wake(word: &AtomicU32, count: i32) {
+/// Wakes at most `count` sleepers on `word`; returns how many were woken.
+pub(crate) fn wake(word: &AtomicU32, count: i32) -> usize {
     // SAFETY: waking only uses the address of `word`, which is live; nothing is read or written through it.
-    unsafe {
+    let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
@@ -158,6 +158,7 @@ pub(crate) fn wake(word: &AtomicU32, count: i32) {
             0,
         )
     };
+    usize::try_from(result).unwrap_or(0)
 }
 
 #[cfg(test)]

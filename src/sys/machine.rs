@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::barrier::{self, BLIND_NANOS};
 use super::liveness::Descriptors;
 use super::{clock, futex};
-use crate::core::{Env, Waited, Waiting};
+use crate::core::{Env, Waited, Waiting, Wakes};
 
 /// Real memory, real futexes, real deaths.
 pub struct Machine {
@@ -150,8 +150,8 @@ impl Env for Machine {
     }
 
     #[cold]
-    fn wake_one(&self, word: &AtomicU32) {
-        futex::wake(word, 1);
+    fn wake_one(&self, word: &AtomicU32) -> bool {
+        futex::wake(word, 1) > 0
     }
 
     #[cold]
@@ -169,10 +169,11 @@ impl Env for Machine {
     }
 
     #[cold]
-    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32) {
-        if !futex::clear_and_wake(lock, doorbell) {
-            wake_then_free(lock, doorbell, futex::wake);
-        }
+    fn free_and_wake(&self, lock: &AtomicU32, doorbell: &AtomicU32, wakes: Wakes) -> bool {
+        let count = if wakes == Wakes::One { 1 } else { i32::MAX };
+        let woken = futex::clear_and_wake(lock, doorbell, count)
+            .unwrap_or_else(|| wake_then_free(lock, doorbell, |word| futex::wake(word, count)));
+        woken > 0
     }
 
     #[cold]
@@ -188,9 +189,10 @@ impl Env for Machine {
 
 /// The same in steps, for a kernel without that call. The doorbell first: if we die between the two, whoever takes the
 /// lock from us rings again.
-fn wake_then_free(lock: &AtomicU32, doorbell: &AtomicU32, wake: impl Fn(&AtomicU32, i32)) {
-    wake(doorbell, i32::MAX);
+fn wake_then_free(lock: &AtomicU32, doorbell: &AtomicU32, wake: impl Fn(&AtomicU32) -> usize) -> usize {
+    let woken = wake(doorbell);
     lock.store(0, Ordering::Release);
+    woken
 }
 
 #[cfg(test)]
@@ -229,12 +231,13 @@ mod tests {
     fn without_one_call_for_both_the_doorbell_is_rung_before_the_lock_is_free() {
         let (lock, doorbell) = (AtomicU32::new(5), AtomicU32::new(7));
         let wakes = RefCell::new(Vec::new());
-        wake_then_free(&lock, &doorbell, |word, most| {
+        let woken = wake_then_free(&lock, &doorbell, |word| {
             let which = if std::ptr::eq(word, &lock) { "lock" } else { "doorbell" };
-            wakes.borrow_mut().push((which, most, lock.load(Ordering::Relaxed)));
+            wakes.borrow_mut().push((which, lock.load(Ordering::Relaxed)));
+            3
         });
-        let expected = [("doorbell", i32::MAX, 5)];
-        assert_eq!(wakes.into_inner(), expected, "who is woken, how many, and what the lock is then");
+        assert_eq!(woken, 3);
+        assert_eq!(wakes.into_inner(), [("doorbell", 5)], "which word is rung, and what the lock is then");
         assert_eq!((lock.into_inner(), doorbell.into_inner()), (0, 7));
     }
 }

@@ -24,8 +24,8 @@ const ENTRY_DROPPED: Mutation = Mutation {
 const OF_THE_SURVIVOR: [&str; 3] = ["skip_recovery", "undo_restores_nothing", NO_SECOND_RING.name];
 const NO_SECOND_RING: Mutation = Mutation {
     name: "no_second_ring",
-    breaks: "whoever takes the lock from the dead does not ring the block's doorbell for them",
-    effect: Effect::RingNothing(Class::Doorbell),
+    breaks: "whoever takes the lock from the dead does not ring a doorbell for them",
+    effect: Effect::RingNothing(Class::Bell),
 };
 
 fn defect(name: &str) -> Mutation {

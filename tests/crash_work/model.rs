@@ -93,6 +93,7 @@ impl Act {
                     let not_before = now + nanos(PUT_OFF);
                     let place = work.lists[DELAYED].partition_point(|it| it.not_before <= not_before);
                     work.lists[DELAYED].insert(place, Entry { not_before, ..entry });
+                    work.next_lease += 1;
                     work.counts.retried += 1;
                 }
             }

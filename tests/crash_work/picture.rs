@@ -10,13 +10,17 @@ use crate::ITEM_WORDS;
 use crate::queue::{self, BYTES, CONNECTIONS, FIRST_ITEM, FIRST_WORK};
 use crate::stage::{ITEMS, MOST_ATTEMPTS, MOST_RATE_LIMITS, payload_of, result_of, why_of};
 
-/// Lists of items, in the order of the format; the state of those in the first one is 1.
+/// Where items are: in lists, and in the heap of those that are delayed, which counts as a list here.
 pub(crate) const READY: usize = 0;
 pub(crate) const PARKED: usize = 1;
 pub(crate) const DELAYED: usize = 2;
 pub(crate) const RESULTS: usize = 3;
 pub(crate) const DEAD: usize = 4;
 const STATE_OF: [u64; 5] = [1, 2, 3, 5, 6];
+/// The words of each list; the heap has none.
+const WORDS_OF: [Option<usize>; 5] = [Some(0), Some(3), None, Some(6), Some(9)];
+/// How many items the heap has.
+const HEAP_LENGTH: usize = FIRST_WORK + 12;
 
 /// States of items that are in no list.
 const FREE: u64 = 0;
@@ -29,9 +33,9 @@ pub(crate) const BY_ATTEMPTS: u64 = 1;
 pub(crate) const BY_RATE_LIMITS: u64 = 2;
 pub(crate) const BY_WORKER: u64 = 3;
 
-const FREE_LIST: usize = FIRST_WORK + 15;
-const CLOSED: usize = FIRST_WORK + 18;
-const COLLECTED: usize = FIRST_WORK + 28;
+const FREE_LIST: usize = FIRST_WORK + 14;
+const CLOSED: usize = FIRST_WORK + 17;
+const COLLECTED: usize = FIRST_WORK + 27;
 
 /// Slot and generation.
 pub(crate) type Owner = (u64, u64);
@@ -199,6 +203,24 @@ impl Words {
         Ok(found)
     }
 
+    /// The places of the items in the heap, in the order in which they come due.
+    fn heap(&self) -> Result<Vec<u64>, String> {
+        let due = |place: u64| (self.item(place, 9), self.item(place, 6));
+        let mut places = Vec::new();
+        for cell in 1..=self.word(HEAP_LENGTH) {
+            must(cell <= self.word(FREE_LIST + 1), "more items are delayed than were used")?;
+            let place = self.item(cell, 13);
+            must((1..=self.word(FREE_LIST + 1)).contains(&place), "a cell of the heap names an item")?;
+            must(self.item(place, 0) == STATE_OF[DELAYED], "what is in the heap is delayed")?;
+            if cell > 1 {
+                must(due(self.item(cell / 2, 13)) < due(place), "no item comes due before the one above it")?;
+            }
+            places.push(place);
+        }
+        places.sort_by_key(|place| due(*place));
+        Ok(places)
+    }
+
     /// The set as people see it; an error if the words are not whole.
     pub(crate) fn picture(&self) -> Result<Picture, String> {
         self.queue.check()?;
@@ -206,8 +228,13 @@ impl Words {
         must(used <= u64::from(ITEMS), "more items are used than there are")?;
         let mut lists: [Vec<Entry>; 5] = Default::default();
         let mut listed = BTreeSet::new();
+        for place in self.heap()? {
+            must(listed.insert(place), "an item is in one list")?;
+            lists[DELAYED].push(self.entry(place));
+        }
         for (number, list) in lists.iter_mut().enumerate() {
-            let [first, last, length] = std::array::from_fn(|word| self.word(FIRST_WORK + 3 * number + word));
+            let Some(words) = WORDS_OF[number] else { continue };
+            let [first, last, length] = std::array::from_fn(|word| self.word(FIRST_WORK + words + word));
             let mut previous = 0;
             for place in self.chain(first)? {
                 must(self.item(place, 2) == previous, "a list is another one backwards")?;
@@ -233,7 +260,7 @@ impl Words {
         }
         let is_unused = |place| self.item(place, 0) == FREE;
         must((used + 1..=ITEMS.into()).all(is_unused), "what was never used is free")?;
-        let count = |number: usize| self.word(FIRST_WORK + 20 + number);
+        let count = |number: usize| self.word(FIRST_WORK + 19 + number);
         let counts = Counts {
             pushed: count(0),
             taken: count(1),

@@ -197,6 +197,10 @@ impl Stage<'_> {
             self.pause_in_a_row();
         }
         self.advance(A_MOMENT);
+        if matches!(act, Act::TakeDelayed | Act::Retry) {
+            // With this one the heap of delayed items has several levels.
+            self.push_and_take().retry(2 * LATER).unwrap();
+        }
         if !matches!(act, Act::TakeParked | Act::ParkLast) && self.coin() {
             self.push_and_take().retry(LATER).unwrap();
         }

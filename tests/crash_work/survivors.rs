@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use limitset::core::{Fault, NEVER};
-use limitset::engine::{Engine, Lease, Part, Verdict};
+use limitset::engine::{Engine, Lease, Part, Verdict, WorkBell};
 use limitset::{CooldownStats, LimitSet, LimitStats, QueueError, QueueStats, SetObserver, Stats};
 
 use crate::hands::{self, locked_words};
 use crate::mutant::{Mutant, Mutation};
-use crate::picture::{DEAD, Entry, Owner, PARKED, Picture, Words, reopen};
+use crate::picture::{DEAD, DELAYED, Entry, Owner, PARKED, Picture, READY, RESULTS, Words, reopen};
 use crate::queue::Bells;
 use crate::stage::{A_WHILE, Ask, ITEMS, Mine, NO_SLICE, builder, payload_of, result_of};
 use crate::stepped::Tally;
@@ -33,30 +33,32 @@ pub(crate) struct Before {
     pub(crate) words: Words,
     pub(crate) picture: Picture,
     bells: Bells,
-    doorbell: u32,
+    doorbells: [u32; 4],
 }
 
 impl Before {
     pub(crate) fn of(side: &Side) -> Self {
         let words = side.words();
         let picture = words.picture().unwrap();
-        Self { words, picture, bells: Bells::of(&side.set), doorbell: side.doorbell() }
+        Self { words, picture, bells: Bells::of(&side.set), doorbells: side.doorbells() }
     }
 
-    /// Whether there is something that sleepers on the doorbell of the block wait for: items, room, results, the end.
-    fn is_news(&self, now: &Picture) -> bool {
+    /// Whether there is something that sleepers on each doorbell wait for: items, room, results, the end.
+    fn news(&self, now: &Picture) -> [bool; 4] {
         let (before, now) = ((&self.picture.work, &self.picture.pause), (&now.work, &now.pause));
-        let lists = before.0.lists.iter().zip(&now.0.lists);
-        let has_more = lists.into_iter().any(|(before, now)| {
-            let ids: BTreeSet<_> = before.iter().map(|it| it.id).collect();
-            now.iter().any(|it| !ids.contains(&it.id))
-        });
+        let has_more = |list: usize| {
+            let ids: BTreeSet<_> = before.0.lists[list].iter().map(|it| it.id).collect();
+            now.0.lists[list].iter().any(|it| !ids.contains(&it.id))
+        };
         let room = |work: &crate::picture::Work| work.free.len() as u64 + u64::from(ITEMS) - work.used;
-        has_more
-            || room(now.0) > room(before.0)
-            || now.0.closed != before.0.closed
-            || now.0.unfinished().is_empty() && !before.0.unfinished().is_empty()
-            || !now.0.lists[PARKED].is_empty() && now.1.until < before.1.until
+        let is_closed = now.0.closed != before.0.closed;
+        let is_resumed = !now.0.lists[PARKED].is_empty() && now.1.until < before.1.until;
+        [
+            [READY, PARKED, DELAYED].into_iter().any(has_more) || is_closed || is_resumed,
+            room(now.0) > room(before.0) || is_closed,
+            has_more(RESULTS) || is_closed,
+            now.0.unfinished().is_empty() && !before.0.unfinished().is_empty(),
+        ]
     }
 }
 
@@ -86,9 +88,9 @@ impl Side {
         (me.slot.into(), me.generation)
     }
 
-    /// What those who wait for items, room or results listen to, without the bit that says that somebody does.
-    fn doorbell(&self) -> u32 {
-        self.set.parts().unwrap().work_bell() >> 1
+    /// What those who wait for items, room, results or the end listen to, without the bit that says that somebody does.
+    fn doorbells(&self) -> [u32; 4] {
+        WorkBell::ALL.map(|bell| self.set.parts().unwrap().work_bell(bell) >> 1)
     }
 
     /// The words as they are when nobody is at them.
@@ -142,9 +144,10 @@ impl Side {
         tally.whole(picture.is_ok(), || format!("{picture:?}: {words:?}"));
         let rings = words.queue.check_rings(&self.set, &before.words.queue, &before.bells);
         tally.whole(rings.is_ok(), || format!("{rings:?}"));
-        let is_missed =
-            picture.as_ref().is_ok_and(|it| before.is_news(it)) && self.doorbell() == before.doorbell;
-        tally.whole(!is_missed, || format!("the doorbell was not rung: {picture:?}"));
+        let news = picture.as_ref().map_or([false; 4], |it| before.news(it));
+        let (now, then) = (self.doorbells(), before.doorbells);
+        let is_missed = (0..4).any(|bell| news[bell] && now[bell] == then[bell]);
+        tally.whole(!is_missed, || format!("of {news:?} a doorbell was not rung: {picture:?}"));
         Found { words, picture }
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCs
 
 use limitset::core::journal::{description, journal_words};
 use limitset::core::owner::slot_of;
-use limitset::core::{Block, Env, NEVER, Waited, Waiting};
+use limitset::core::{Block, Env, NEVER, Waited, Waiting, Wakes};
 
 /// One defect.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +91,8 @@ pub enum Effect {
     RingNothing(Class),
     /// Whoever took the lock from the dead rings no waiter's doorbell while holding it.
     ThiefRingsNothing,
+    /// A participant that has slept on a doorbell rings none any more.
+    WokenRingsNobody,
     /// Permits are given back without a look at the queue; by the model, since no operation does it.
     SkipServe,
     /// Whoever asks takes what is there without a look at the queue; by the model, too.
@@ -154,7 +156,7 @@ const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
 /// item that is handed out next.
 const FIRST_READY: usize = 32 + 8 + 8 + 3 * 2;
 /// How many items of it are done.
-const DONE: usize = FIRST_READY + 22;
+const DONE: usize = FIRST_READY + 21;
 /// The words of its first item: state, generation of who has it, attempts.
 const ITEM_STATE: usize = FIRST_READY + 32;
 const ITEM_GENERATION: usize = ITEM_STATE + 5;
@@ -286,7 +288,9 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation("bell_after_look", "who waits for work asks the doorbell after it has looked",
         Effect::LookBeforeBell),
     mutation("work_bell_without_acquire", "who waits for work may hear of a removal before it sees it",
-        Effect::RelaxLoads(Class::Doorbell)),
+        Effect::RelaxLoads(Class::Bell)),
+    mutation("woken_rings_nobody", "a waiter that was woken keeps to itself that there is more, or that it leaves",
+        Effect::WokenRingsNobody),
 ];
 
 /// Defects of the journal that a kill at the wrong instruction shows on a real machine.
@@ -315,6 +319,8 @@ pub struct Mutant<'w, E: Env> {
     is_holder: Cell<bool>,
     /// Whether this is who marks the segment as removed.
     is_remover: Cell<bool>,
+    /// Whether this has slept on a doorbell.
+    has_slept: Cell<bool>,
 }
 
 impl<'w, E: Env> Mutant<'w, E> {
@@ -331,6 +337,7 @@ impl<'w, E: Env> Mutant<'w, E> {
             is_thief: Cell::new(false),
             is_holder: Cell::new(false),
             is_remover: Cell::new(false),
+            has_slept: Cell::new(false),
         }
     }
 
@@ -349,6 +356,11 @@ impl<'w, E: Env> Mutant<'w, E> {
         } else {
             Class::Bell
         }
+    }
+
+    /// Whether a wake or ring of this class is one that is kept back.
+    fn is_silent(&self, class: Class) -> bool {
+        self.effect == Effect::WokenRingsNobody && class == Class::Bell && self.has_slept.get()
     }
 
     fn class64(&self, word: &E::U64) -> Class {
@@ -416,6 +428,7 @@ impl<E: Env> Env for Mutant<'_, E> {
             }
             Effect::RingNothing(of) if of == class && order != Relaxed => Ok(from),
             Effect::ThiefRingsNothing if class == Class::Bell && self.is_thief.get() => Ok(from),
+            Effect::WokenRingsNobody if self.is_silent(class) && order != Relaxed => Ok(from),
             _ if class == Class::Lock => {
                 let taken = env.cas32(word, from, to, order);
                 self.is_holder.set(taken.is_ok());
@@ -541,18 +554,21 @@ impl<E: Env> Env for Mutant<'_, E> {
 
     fn wait(&self, what: Waiting, word: &E::U32, seen: u32, deadline: u64) -> Waited {
         self.deadline.set(deadline);
+        if self.class32(word) == Class::Bell {
+            self.has_slept.set(true);
+        }
         self.of.env.wait(what, word, seen, deadline)
     }
 
-    fn wake_one(&self, word: &E::U32) {
-        if self.effect != Effect::LoseWakes(self.class32(word)) {
-            self.of.env.wake_one(word);
-        }
+    fn wake_one(&self, word: &E::U32) -> bool {
+        // A wake that is lost looks like one that was heard.
+        let class = self.class32(word);
+        self.effect == Effect::LoseWakes(class) || self.is_silent(class) || self.of.env.wake_one(word)
     }
 
     fn wake_all(&self, word: &E::U32) {
         match self.effect {
-            Effect::WakeOneOfAll => self.of.env.wake_one(word),
+            Effect::WakeOneOfAll => drop(self.of.env.wake_one(word)),
             Effect::TrustSleepersBit if !self.sleepers.get() => {}
             Effect::LoseWakes(of) if of == self.class32(word) => {}
             _ => self.of.env.wake_all(word),
@@ -569,21 +585,28 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
     }
 
-    fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32) {
+    fn free_and_wake(&self, lock: &E::U32, doorbell: &E::U32, wakes: Wakes) -> bool {
         self.catch_up();
         let is_tampered_with = match self.effect {
             Effect::RelaxStores(class) => class == Class::Lock,
-            Effect::LoseWakes(_) | Effect::WakeOneOfAll | Effect::TrustSleepersBit => true,
+            Effect::LoseWakes(_) | Effect::WakeOneOfAll => true,
+            Effect::TrustSleepersBit | Effect::WokenRingsNobody => true,
             _ => false,
         };
         self.is_thief.set(false);
         self.is_holder.set(false);
         if !is_tampered_with {
-            return self.of.env.free_and_wake(lock, doorbell);
+            return self.of.env.free_and_wake(lock, doorbell, wakes);
         }
         // Part by part, each as the mutant does it.
         self.store32(lock, 0, Release);
-        self.wake_all(doorbell);
+        match wakes {
+            Wakes::One => self.wake_one(doorbell),
+            Wakes::All => {
+                self.wake_all(doorbell);
+                true
+            }
+        }
     }
 
     fn slot_is_free(&self, slot: u32) -> bool {

@@ -15,15 +15,16 @@ use crate::polls::Count;
 use crate::support::{Random, depth, proof};
 use crate::{permits, with_queue};
 
-pub(crate) const TESTS: [(&str, fn()); 13] = [
+pub(crate) const TESTS: [(&str, fn()); 14] = [
     ("a_push_wakes_whoever_waits_for_an_item", || items()),
     ("room_results_and_the_end_wake_whoever_waits_for_them", || others()),
-    ("a_change_wakes_all_who_wait_at_the_queue_and_one_gets_it", || all_wake()),
+    ("a_pushed_item_wakes_one_of_fifty_futures_and_the_end_wakes_all", || one_wakes()),
     ("a_queue_future_dropped_after_any_poll_leaves_nothing_behind", || dropped()),
     ("an_item_that_woke_a_future_dropped_instead_goes_to_another", || dropped_when_woken()),
     ("a_queue_future_does_nothing_before_it_is_polled_and_nothing_after_its_end", || lazy()),
     ("queue_futures_time_out_on_their_own", || timeouts()),
     ("an_item_put_off_wakes_a_future_when_its_time_has_come", || put_off()),
+    ("an_item_put_off_wakes_another_future_if_the_one_with_the_alarm_is_dropped", || alarm_passed_on()),
     ("a_parked_item_wakes_a_future_when_the_pause_is_over", || parked()),
     ("a_removal_wakes_every_future_at_the_queue", || removal()),
     ("the_last_waker_of_a_queue_future_is_the_one_that_is_woken", || last_waker()),
@@ -113,18 +114,27 @@ fn others() {
     assert!(woken(results).unwrap().is_none(), "no result will come");
 }
 
-fn all_wake() {
+fn one_wakes() {
     let (_limits, queue) = open(4);
-    let waits: Vec<_> = (0..50).map(|_| asleep(queue.take_async())).collect();
-    queue.try_push(7, b"").unwrap();
-    let mut items = Vec::new();
-    for (mut future, count) in waits {
-        count.wait();
-        if let Poll::Ready(answer) = poll(&mut future, Waker::noop()) {
-            items.push(taken(answer));
-        }
+    let mut waits: Vec<_> = (0..50).map(|_| asleep(queue.take_async())).collect();
+    let woken = |waits: &[(TakeFuture, Arc<Count>)]| waits.iter().position(|it| it.1.0.load(SeqCst) > 0);
+    for id in 0..20 {
+        queue.try_push(id, b"").unwrap();
+        crate::wait_until(|| woken(&waits).is_some());
+        let (mut future, _) = waits.remove(woken(&waits).unwrap());
+        assert_eq!(woken(&waits), None, "another one was woken");
+        let Poll::Ready(answer) = poll(&mut future, Waker::noop()) else { panic!("there is nothing") };
+        taken(answer).done().unwrap();
+        assert_eq!(woken(&waits), None, "another one was woken when this one had its item");
+        waits.push(asleep(queue.take_async()));
     }
-    assert_eq!(items.iter().map(WorkItem::id).collect::<Vec<_>>(), [7]);
+    queue.close().unwrap();
+    // Each tells the next one.
+    while !waits.is_empty() {
+        crate::wait_until(|| woken(&waits).is_some());
+        let (mut future, _) = waits.remove(woken(&waits).unwrap());
+        let Poll::Ready(Ok(None)) = poll(&mut future, Waker::noop()) else { panic!("it is over") };
+    }
 }
 
 fn dropped() {
@@ -196,6 +206,29 @@ fn timeouts() {
     assert!(matches!(pollster::block_on(queue.push_async(2, "").timeout(soon)), Err(QueueError::TimedOut)));
     assert!(matches!(pollster::block_on(queue.drain_async().timeout(soon)), Err(QueueError::TimedOut)));
     assert_eq!(queue.stats().unwrap().pushed, 1);
+}
+
+fn alarm_passed_on() {
+    let (_limits, queue) = open(4);
+    queue.try_push(1, b"").unwrap();
+    let mut item = queue.try_take().unwrap().unwrap();
+    item.retry(Duration::from_millis(50)).unwrap();
+    // The first one keeps the alarm for all.
+    let mut waits: Vec<_> = (0..5).map(|_| asleep(queue.take_async())).collect();
+    drop(waits.remove(0));
+    // Whoever is woken in its place looks and keeps the alarm.
+    let woken = |waits: &[(TakeFuture, Arc<Count>)]| waits.iter().position(|it| it.1.0.load(SeqCst) > 0);
+    let mut item = loop {
+        crate::wait_until(|| woken(&waits).is_some());
+        let place = woken(&waits).unwrap();
+        let (future, count) = &mut waits[place];
+        count.0.store(0, SeqCst);
+        if let Poll::Ready(answer) = poll(future, &Waker::from(count.clone())) {
+            break taken(answer);
+        }
+    };
+    assert_eq!(item.attempts(), 2);
+    item.done().unwrap();
 }
 
 fn put_off() {

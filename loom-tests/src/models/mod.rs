@@ -98,6 +98,8 @@ pub const MODELS: &[Named] = models![
     work::taker_hears_that_the_pause_is_over,
     work::taker_hears_that_all_is_over,
     work::collector_hears_that_all_is_over,
-    work::one_ring_tells_all,
+    work::rings_find_whom_they_help,
+    work::leaving_taker_rings_on,
+    work::takers_ring_on,
     work::removal_ends_waiting_for_work,
 ];

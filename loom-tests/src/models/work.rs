@@ -352,9 +352,9 @@ pub fn collector_hears_that_all_is_over(mutation: Mutation) {
     });
 }
 
-/// Invariant: one ring tells all who sleep behind the doorbell, whatever each of them waits for.
-pub fn one_ring_tells_all(mutation: Mutation) {
-    let model = Model::exhaustive("one_ring_tells_all", 3, "3, 7", mutation).bounded(1);
+/// Invariant: a ring finds a waiter whom it helps, whatever others wait for.
+pub fn rings_find_whom_they_help(mutation: Mutation) {
+    let model = Model::exhaustive("rings_find_whom_they_help", 3, "3, 7", mutation).bounded(1);
     model.run(|scenario| {
         let plan = Plan { slots: 4, items: 1, most: PATIENT, sleep: Sleep::LockUntilNews };
         let depot = Depot::new(scenario, plan);
@@ -362,13 +362,48 @@ pub fn one_ring_tells_all(mutation: Mutation) {
         let lease = depot.before(1, |worker| worker.take_one(0));
         let pusher = beside(&depot, |depot| depot.live(2, |worker| worker.wait_for_room(2)));
         let worker = beside(&depot, move |depot| depot.live(1, |worker| worker.done(&lease, false)));
-        // Who sleeps first is not who is helped by the first ring.
+        // The one that sleeps first is not the one that the first ring helps.
         depot.live(3, |worker| {
             let Some(Taken::Item(lease)) = worker.wait_for_item() else { panic!("no item came") };
             assert_eq!(lease.id, 2);
         });
         pusher.join().unwrap();
         worker.join().unwrap();
+        depot.finish();
+    });
+}
+
+/// Invariant: a waiter that was woken and leaves without a look tells the next one, who gets the item.
+pub fn leaving_taker_rings_on(mutation: Mutation) {
+    let model = Model::exhaustive("leaving_taker_rings_on", 3, "3, 7", mutation).bounded(2);
+    model.run(|scenario| {
+        let plan = Plan { slots: 4, items: 1, most: PATIENT, sleep: Sleep::LockUntilNews };
+        let depot = Depot::new(scenario, plan);
+        let pusher = beside(&depot, |depot| depot.live(1, |worker| worker.push(1)));
+        let leaver = beside(&depot, |depot| depot.live(3, |worker| worker.sleep_and_leave()));
+        let taken = depot.live(2, |worker| worker.wait_for_item());
+        assert!(matches!(taken, Some(Some(Taken::Item(_)))), "no item came");
+        // The ring was for the other one: it has not left yet.
+        depot.late(|worker| worker.close());
+        pusher.join().unwrap();
+        leaver.join().unwrap();
+        depot.finish();
+    });
+}
+
+/// Invariant: two items that come by one ring, which wakes one taker, go to both: the one that was woken tells the other.
+pub fn takers_ring_on(mutation: Mutation) {
+    let model = Model::exhaustive("takers_ring_on", 3, "3, 7", mutation).bounded(2);
+    model.run(|scenario| {
+        let plan = Plan { slots: 4, items: 2, most: PATIENT, sleep: Sleep::LockUntilNews };
+        let depot = Depot::new(scenario, plan);
+        let pusher = beside(&depot, |depot| depot.live(1, |worker| worker.push_both()));
+        let taker = beside(&depot, |depot| depot.live(2, |worker| worker.wait_for_item()));
+        let mine = depot.live(3, |worker| worker.wait_for_item());
+        pusher.join().unwrap();
+        for taken in [mine, taker.join().unwrap()] {
+            assert!(matches!(taken, Some(Some(Taken::Item(_)))), "no item came");
+        }
         depot.finish();
     });
 }
