@@ -9,6 +9,7 @@ use crate::engine::{
 };
 use crate::error::{AttachError, SyncError};
 use crate::events;
+use crate::grantee::Grantee;
 use crate::segment::view::damage;
 use crate::set::LimitSet;
 use crate::sys::clock;
@@ -23,9 +24,9 @@ impl LimitSet {
         owing: u64,
     ) -> Result<Result<Granted, AcquireError>, Trouble> {
         match self.enter(wants, owing, None)? {
-            Ok(Entered::Granted { ticket, admitted }) => Ok(Ok(Granted { ticket, admitted })),
-            Ok(Entered::Queued { ahead }) => Ok(Err(AcquireError::Queued { ahead })),
-            Ok(Entered::CoolingDown { left }) => Ok(Err(self.cooling_down(left))),
+            Ok((Entered::Granted { ticket, admitted }, to)) => Ok(Ok(Granted { ticket, admitted, to })),
+            Ok((Entered::Queued { ahead }, _)) => Ok(Err(AcquireError::Queued { ahead })),
+            Ok((Entered::CoolingDown { left }, _)) => Ok(Err(self.cooling_down(left))),
             Ok(_) => Ok(Err(AcquireError::QueueFull { waiters: self.segment().info().waiters })),
             Err(statuses) => Ok(Err(statuses.into_refusal())),
         }
@@ -70,8 +71,11 @@ impl LimitSet {
         patience: Option<u64>,
         when: When,
     ) -> Result<Option<Granted>, Trouble> {
-        match self.engine().ask_at_once(self.participant()?, wants, owing, when) {
-            Some(Ok(AtOnce::Granted { ticket, admitted })) => Ok(Some(Granted { ticket, admitted })),
+        let me = self.participant()?;
+        match self.engine().ask_at_once(me, wants, owing, when) {
+            Some(Ok(AtOnce::Granted { ticket, admitted })) => {
+                Ok(Some(Granted { ticket, admitted, to: Grantee::new(me) }))
+            }
             Some(Ok(AtOnce::NotThere | AtOnce::Unclear)) => Ok(None),
             None => self.ask_with_guard(wants, owing, patience.unwrap_or_else(|| self.segment().patience())),
             Some(Err(fault)) => Err(self.trouble(fault)),
@@ -84,16 +88,23 @@ impl LimitSet {
         self.locked_within(patience, |engine, guard, now| {
             engine.adopt(guard)?;
             Ok(match engine.enter_at_once(guard, wants, owing, When::At(now)) {
-                AtOnce::Granted { ticket, admitted } => Some(Granted { ticket, admitted }),
+                AtOnce::Granted { ticket, admitted } => {
+                    Some(Granted { ticket, admitted, to: Grantee::new(guard.holder()) })
+                }
                 AtOnce::NotThere | AtOnce::Unclear => None,
             })
         })
     }
 
-    /// Gives permits back if nothing else is to be seen to; false if there is.
+    /// Gives permits back that `me` holds if nothing else is to be seen to; false if there is.
     #[inline(always)]
-    pub(crate) fn give_at_once(&self, granted: &Wants, permits: u64) -> Result<bool, Trouble> {
-        match self.engine().give_at_once(self.participant()?, granted, permits) {
+    pub(crate) fn give_at_once(
+        &self,
+        me: Participant,
+        granted: &Wants,
+        permits: u64,
+    ) -> Result<bool, Trouble> {
+        match self.engine().give_at_once(me, granted, permits) {
             Ok(is_done) => Ok(is_done),
             Err(fault) => Err(self.trouble(fault)),
         }
@@ -104,13 +115,14 @@ impl LimitSet {
         self.segment().participant().map_err(attach_trouble)
     }
 
-    /// Asks; with patience, joins the queue if it has to. Statuses say why that is of no use, or why not without.
+    /// Asks; with patience, joins the queue if it has to. Statuses say why that is of no use, or why not without. The
+    /// participant is the one that asked.
     pub(crate) fn enter(
         &self,
         wants: &Wants,
         owing: u64,
         patience: Option<Patience>,
-    ) -> Result<Result<Entered, Statuses>, Trouble> {
+    ) -> Result<Result<(Entered, Grantee), Statuses>, Trouble> {
         let left = |it: Patience| it.deadline.saturating_sub(clock::monotonic());
         let mut may_sweep = true;
         loop {
@@ -124,7 +136,7 @@ impl LimitSet {
                     return Ok(None);
                 }
                 if !matches!(entered, Entered::Refused) {
-                    return Ok(Some(Ok(entered)));
+                    return Ok(Some(Ok((entered, Grantee::new(guard.holder())))));
                 }
                 let judged = engine.judge(guard, wants, now)?;
                 if may_sweep && self.is_sweep_due(engine, &judged) {
@@ -191,6 +203,20 @@ impl LimitSet {
         })
     }
 
+    /// Acts under the lock as the participant that something was granted to, if this process still is it then: it may
+    /// have waited for the lock for long, in a thread of the background too.
+    pub(crate) fn locked_as<T>(
+        &self,
+        grantee: Grantee,
+        patience: u64,
+        act: impl FnOnce(&Engine<'_, Machine>, &mut Guard<'_, Machine>, u64) -> Result<T, Fault>,
+    ) -> Result<T, Trouble> {
+        let done = self.locked_within(patience, |engine, guard, now| {
+            grantee.is_us(self.segment()).then(|| act(engine, guard, now)).transpose()
+        })?;
+        done.ok_or(Trouble::Returned)
+    }
+
     /// The same for what does not always depend on the time: reading the clock is most of what a short act costs.
     #[inline(always)]
     pub(crate) fn locked_at_no_time<T>(
@@ -252,6 +278,7 @@ impl LimitSet {
 pub(crate) struct Granted {
     pub(crate) ticket: u64,
     pub(crate) admitted: Admitted,
+    pub(crate) to: Grantee,
 }
 
 #[cold]

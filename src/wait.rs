@@ -9,6 +9,7 @@ use crate::core::NEVER;
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
 use crate::enter::{Granted, attach_trouble};
 use crate::events;
+use crate::grantee::Grantee;
 use crate::interrupt::Interrupt;
 use crate::observe::Stats;
 use crate::request::Request;
@@ -162,11 +163,11 @@ impl LimitSet {
         let since = since.unwrap_or_else(clock::monotonic);
         let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
         let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
-            Ok(Entered::Granted { ticket, admitted }) => {
+            Ok((Entered::Granted { ticket, admitted }, to)) => {
                 events::granted(self, ask.label, ticket);
-                return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted }))));
+                return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted, to }))));
             }
-            Ok(Entered::Waiting(place)) => {
+            Ok((Entered::Waiting(place), _)) => {
                 return Ok(Ok(Joined::Waiting(Waiting { place, deadline, shares_doorbell, since })));
             }
             Ok(_) => AcquireError::QueueFull { waiters: self.segment().info().waiters },
@@ -213,6 +214,8 @@ enum Outcome {
     Waiting,
     Granted,
     Refused(Statuses),
+    /// The place is another waiter's by now.
+    Lost,
     /// Time is up, and the queue was left; with how many others came first, and how long the set still pauses.
     Late(Statuses, u64, Option<u64>),
 }
@@ -279,6 +282,7 @@ impl Waiting {
             Ok(match look {
                 Look::Granted => Outcome::Granted,
                 Look::Refused => Outcome::Refused(statuses(guard)?),
+                Look::Lost => Outcome::Lost,
                 Look::Waiting if !is_late && !is_interrupted => Outcome::Waiting,
                 Look::Waiting => {
                     let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
@@ -298,13 +302,16 @@ impl Waiting {
             }
             Ok(Outcome::Granted) => {
                 let Place { ticket, admitted, .. } = self.place;
-                Some(Ok(ask.acquisition(set, &Granted { ticket, admitted })))
+                let to = self.grantee();
+                Some(Ok(ask.acquisition(set, &Granted { ticket, admitted, to })))
             }
             Ok(Outcome::Refused(statuses)) => match statuses.into_refusal() {
                 never @ AcquireError::Never { .. } => Some(Err(never)),
                 // It was impossible only for a while, and the place is gone.
                 _ => self.rejoin(set, ask),
             },
+            // This process became another participant while it waited.
+            Ok(Outcome::Lost) => self.rejoin(set, ask),
             Err(trouble) => {
                 self.abandon(set, ask);
                 Some(set.on_trouble(trouble, ask.label))
@@ -316,12 +323,12 @@ impl Waiting {
     fn rejoin(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
         let patience = Patience { deadline: self.deadline, shares_doorbell: self.shares_doorbell };
         Some(match set.enter(ask.wants, ask.owing, Some(patience)) {
-            Ok(Ok(Entered::Waiting(place))) => {
+            Ok(Ok((Entered::Waiting(place), _))) => {
                 self.place = place;
                 return None;
             }
-            Ok(Ok(Entered::Granted { ticket, admitted })) => {
-                Ok(ask.acquisition(set, &Granted { ticket, admitted }))
+            Ok(Ok((Entered::Granted { ticket, admitted }, to))) => {
+                Ok(ask.acquisition(set, &Granted { ticket, admitted, to }))
             }
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
             Ok(Err(statuses)) => Err(statuses.into_refusal()),
@@ -329,12 +336,21 @@ impl Waiting {
         })
     }
 
-    /// Leaves the queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so when
-    /// it can.
+    /// The participant whose place it is.
+    pub(crate) fn grantee(&self) -> Grantee {
+        Grantee::new(self.place.owner)
+    }
+
+    /// Leaves the queue and gives back what was granted meanwhile, if this process still is the participant that waits.
+    /// If the lock is stuck, another thread does so when it can.
     pub(crate) fn abandon(&self, set: &LimitSet, ask: &Ask<'_>) {
+        let grantee = self.grantee();
+        if !grantee.is_us(set.segment()) {
+            return;
+        }
         let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
         let leave = move |set: &LimitSet, patience| {
-            set.locked_within(patience, |engine, guard, now| {
+            set.locked_as(grantee, patience, |engine, guard, now| {
                 if engine.leave(guard, &mut place.clone(), &wants, now)? != Look::Granted {
                     return Ok(());
                 }

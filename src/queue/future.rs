@@ -16,7 +16,7 @@ use super::{Finished, QueueError, WorkItem, WorkQueue};
 use crate::core::NEVER;
 use crate::engine::Finishes;
 use crate::helper::{self, Doorbell, Sleep, Ticket};
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 impl WorkQueue {
     /// As [`push`](Self::push), without blocking the thread; see [`take_async`](Self::take_async). Dropped, it has pushed
@@ -149,8 +149,6 @@ enum State {
         deadline: u64,
         /// Where the helper knows it by; not any more once it has been woken.
         ticket: Ticket,
-        /// The process whose helper that is.
-        epoch: u64,
     },
     Over,
 }
@@ -173,10 +171,9 @@ impl<W: Wish> Waiter<W> {
     fn poll(&mut self, context: &Context<'_>) -> Poll<Result<W::Got, QueueError>> {
         let deadline = match &self.state {
             State::New => self.timeout.map_or(NEVER, clock::deadline),
-            State::Waiting { deadline, ticket, epoch } => {
-                // In a forked child the ticket is the parent's, and somebody has to look here, too.
-                let is_ours = *epoch == fork::epoch();
-                if is_ours && helper::is_asleep(&self.queue.set, ticket, context.waker()) {
+            State::Waiting { deadline, ticket } => {
+                // The helper of a forked child does not know the parent's tickets: this process looks for itself.
+                if helper::is_asleep(&self.queue.set, ticket, context.waker()) {
                     return Poll::Pending;
                 }
                 *deadline
@@ -185,7 +182,7 @@ impl<W: Wish> Waiter<W> {
         };
         match self.look(deadline, context) {
             Ok(Ok(ticket)) => {
-                self.state = State::Waiting { deadline, ticket, epoch: fork::epoch() };
+                self.state = State::Waiting { deadline, ticket };
                 Poll::Pending
             }
             Ok(Err(got)) => self.end(Ok(got)),
@@ -212,9 +209,7 @@ impl<W: Wish> Waiter<W> {
 
 impl<W> Drop for Waiter<W> {
     fn drop(&mut self) {
-        if let State::Waiting { ticket, epoch, .. } = &self.state
-            && *epoch == fork::epoch()
-        {
+        if let State::Waiting { ticket, .. } = &self.state {
             helper::forget(ticket);
         }
     }

@@ -49,6 +49,8 @@ pub(crate) struct Enrolment {
     epoch: AtomicU64,
     slot: AtomicU32,
     generation: AtomicU64,
+    /// The epoch in which a process last gave up its name; 0 if none did.
+    left_epoch: AtomicU64,
 }
 
 impl Enrolment {
@@ -61,6 +63,7 @@ impl Enrolment {
             epoch: AtomicU64::new(0),
             slot: AtomicU32::new(0),
             generation: AtomicU64::new(0),
+            left_epoch: AtomicU64::new(0),
         }
     }
 
@@ -85,6 +88,17 @@ impl Inner {
             Some(me) => Ok(me),
             None => self.enrol(),
         }
+    }
+
+    /// Who this process is, if it has enrolled.
+    #[inline(always)]
+    pub(super) fn current(&self) -> Option<Participant> {
+        self.enrolment.current()
+    }
+
+    /// Whether this process has given up a name that it had.
+    pub(super) fn has_changed_its_name(&self) -> bool {
+        self.enrolment.left_epoch.load(Acquire) == fork::epoch()
     }
 
     #[cold]
@@ -135,6 +149,7 @@ impl Inner {
     /// The next use enrols anew.
     pub(super) fn leave(&self, descriptors: &Descriptors) {
         let _turn = self.enrolment.turn.lock();
+        self.enrolment.left_epoch.store(fork::epoch(), Release);
         self.enrolment.epoch.store(0, Release);
         descriptors.unpin();
     }

@@ -177,6 +177,17 @@ impl Segment {
         self.inner.me()
     }
 
+    /// This process's name in the segment, if it has enrolled since the last fork.
+    #[inline(always)]
+    pub(crate) fn current(&self) -> Option<Participant> {
+        self.inner.current()
+    }
+
+    /// Whether this process has had another name since the last fork.
+    pub(crate) fn has_changed_its_name(&self) -> bool {
+        self.inner.has_changed_its_name()
+    }
+
     /// The set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
     /// versioning.
     #[doc(hidden)]
