@@ -76,11 +76,12 @@ struct Held {
 impl Held {
     /// Says anew whatever it says: what was granted, reports being owed of the limits in `owing`.
     #[inline(always)]
-    fn begin(&mut self, wants: &Wants, owing: u64, table: &Table, granted: &Granted) {
+    fn begin(&mut self, wants: &Wants, owing: u64, set: &LimitSet, granted: &Granted) {
+        let (table, to) = (&set.keys().table, Grantee::now(set.segment()));
         self.wants.copy(wants);
         self.owing = owing & table.reporting() & wants.demand();
         (self.named, self.ticket, self.admitted) = (wants.named(), granted.ticket, granted.admitted);
-        (self.to, self.pool_index) = (granted.to, None);
+        (self.to, self.pool_index) = (to, None);
         (self.is_spread, self.is_enforced, self.is_over) = (false, true, false);
     }
 
@@ -127,7 +128,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     pub(crate) fn new(set: S, wants: &Wants, owing: u64, granted: &Granted) -> Self {
         let mut held = Recycled::<S, Held>::used_or_new(set);
         let (set, grant) = held.both();
-        grant.begin(wants, owing, &set.borrow().keys().table, granted);
+        grant.begin(wants, owing, set.borrow(), granted);
         Self { held }
     }
 

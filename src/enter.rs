@@ -24,9 +24,9 @@ impl LimitSet {
         owing: u64,
     ) -> Result<Result<Granted, AcquireError>, Trouble> {
         match self.enter(wants, owing, None)? {
-            Ok((Entered::Granted { ticket, admitted }, to)) => Ok(Ok(Granted { ticket, admitted, to })),
-            Ok((Entered::Queued { ahead }, _)) => Ok(Err(AcquireError::Queued { ahead })),
-            Ok((Entered::CoolingDown { left }, _)) => Ok(Err(self.cooling_down(left))),
+            Ok(Entered::Granted { ticket, admitted }) => Ok(Ok(Granted { ticket, admitted })),
+            Ok(Entered::Queued { ahead }) => Ok(Err(AcquireError::Queued { ahead })),
+            Ok(Entered::CoolingDown { left }) => Ok(Err(self.cooling_down(left))),
             Ok(_) => Ok(Err(AcquireError::QueueFull { waiters: self.segment().info().waiters })),
             Err(statuses) => Ok(Err(statuses.into_refusal())),
         }
@@ -71,11 +71,8 @@ impl LimitSet {
         patience: Option<u64>,
         when: When,
     ) -> Result<Option<Granted>, Trouble> {
-        let me = self.participant()?;
-        match self.engine().ask_at_once(me, wants, owing, when) {
-            Some(Ok(AtOnce::Granted { ticket, admitted })) => {
-                Ok(Some(Granted { ticket, admitted, to: Grantee::new(me) }))
-            }
+        match self.engine().ask_at_once(self.participant()?, wants, owing, when) {
+            Some(Ok(AtOnce::Granted { ticket, admitted })) => Ok(Some(Granted { ticket, admitted })),
             Some(Ok(AtOnce::NotThere | AtOnce::Unclear)) => Ok(None),
             None => self.ask_with_guard(wants, owing, patience.unwrap_or_else(|| self.segment().patience())),
             Some(Err(fault)) => Err(self.trouble(fault)),
@@ -88,9 +85,7 @@ impl LimitSet {
         self.locked_within(patience, |engine, guard, now| {
             engine.adopt(guard)?;
             Ok(match engine.enter_at_once(guard, wants, owing, When::At(now)) {
-                AtOnce::Granted { ticket, admitted } => {
-                    Some(Granted { ticket, admitted, to: Grantee::new(guard.holder()) })
-                }
+                AtOnce::Granted { ticket, admitted } => Some(Granted { ticket, admitted }),
                 AtOnce::NotThere | AtOnce::Unclear => None,
             })
         })
@@ -115,14 +110,13 @@ impl LimitSet {
         self.segment().participant().map_err(attach_trouble)
     }
 
-    /// Asks; with patience, joins the queue if it has to. Statuses say why that is of no use, or why not without. The
-    /// participant is the one that asked.
+    /// Asks; with patience, joins the queue if it has to. Statuses say why that is of no use, or why not without.
     pub(crate) fn enter(
         &self,
         wants: &Wants,
         owing: u64,
         patience: Option<Patience>,
-    ) -> Result<Result<(Entered, Grantee), Statuses>, Trouble> {
+    ) -> Result<Result<Entered, Statuses>, Trouble> {
         let left = |it: Patience| it.deadline.saturating_sub(clock::monotonic());
         let mut may_sweep = true;
         loop {
@@ -136,7 +130,7 @@ impl LimitSet {
                     return Ok(None);
                 }
                 if !matches!(entered, Entered::Refused) {
-                    return Ok(Some(Ok((entered, Grantee::new(guard.holder())))));
+                    return Ok(Some(Ok(entered)));
                 }
                 let judged = engine.judge(guard, wants, now)?;
                 if may_sweep && self.is_sweep_due(engine, &judged) {
@@ -278,7 +272,6 @@ impl LimitSet {
 pub(crate) struct Granted {
     pub(crate) ticket: u64,
     pub(crate) admitted: Admitted,
-    pub(crate) to: Grantee,
 }
 
 #[cold]

@@ -163,11 +163,11 @@ impl LimitSet {
         let since = since.unwrap_or_else(clock::monotonic);
         let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
         let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
-            Ok((Entered::Granted { ticket, admitted }, to)) => {
+            Ok(Entered::Granted { ticket, admitted }) => {
                 events::granted(self, ask.label, ticket);
-                return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted, to }))));
+                return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted }))));
             }
-            Ok((Entered::Waiting(place), _)) => {
+            Ok(Entered::Waiting(place)) => {
                 return Ok(Ok(Joined::Waiting(Waiting { place, deadline, shares_doorbell, since })));
             }
             Ok(_) => AcquireError::QueueFull { waiters: self.segment().info().waiters },
@@ -302,8 +302,7 @@ impl Waiting {
             }
             Ok(Outcome::Granted) => {
                 let Place { ticket, admitted, .. } = self.place;
-                let to = self.grantee();
-                Some(Ok(ask.acquisition(set, &Granted { ticket, admitted, to })))
+                Some(Ok(ask.acquisition(set, &Granted { ticket, admitted })))
             }
             Ok(Outcome::Refused(statuses)) => match statuses.into_refusal() {
                 never @ AcquireError::Never { .. } => Some(Err(never)),
@@ -323,12 +322,12 @@ impl Waiting {
     fn rejoin(&mut self, set: &LimitSet, ask: &Ask<'_>) -> Looked {
         let patience = Patience { deadline: self.deadline, shares_doorbell: self.shares_doorbell };
         Some(match set.enter(ask.wants, ask.owing, Some(patience)) {
-            Ok(Ok((Entered::Waiting(place), _))) => {
+            Ok(Ok(Entered::Waiting(place))) => {
                 self.place = place;
                 return None;
             }
-            Ok(Ok((Entered::Granted { ticket, admitted }, to))) => {
-                Ok(ask.acquisition(set, &Granted { ticket, admitted, to }))
+            Ok(Ok(Entered::Granted { ticket, admitted })) => {
+                Ok(ask.acquisition(set, &Granted { ticket, admitted }))
             }
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
             Ok(Err(statuses)) => Err(statuses.into_refusal()),

@@ -37,10 +37,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if std::mem::replace(&mut self.held.is_over, true) {
             return Ok(());
         }
-        let me = match self.held.to.check(self.set().segment()) {
-            Ok(me) => me,
-            Err(void) => return self.end_void(void),
-        };
+        if let Err(void) = self.held.to.check(self.set().segment()) {
+            return self.end_void(void);
+        }
         // Nearly always there are only permits to give back, if there is anything.
         if let Ending::Released(admitted) = ending
             && !admitted.on_trial()
@@ -52,7 +51,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             if permits == 0 {
                 return Ok(());
             }
-            if set.give_at_once(me, &self.held.wants, permits)? {
+            if set.give_at_once(self.held.to.participant(), &self.held.wants, permits)? {
                 return Ok(());
             }
         }

@@ -49,8 +49,8 @@ impl Segment {
     /// * From now on this process's death is hidden as long as anybody has one of the two descriptors that the command
     ///   inherits: the command, and whatever it starts that does not close them. A program that closes all descriptors
     ///   gives the life back, and then only this process keeps it.
-    /// * Do not use the segment until the command has ended: if this process died in the middle of an update, nobody
-    ///   would finish it.
+    /// * Do not use the segment, from any thread, until the command has ended and the life is back: if this process died
+    ///   in the middle of an update, nobody would finish it. Threads and futures that wait for limits may go on waiting.
     /// * A life can be lent to one command at a time. Do not fork without exec meanwhile: such a child has a copy of it.
     ///
     /// # Errors
@@ -126,7 +126,8 @@ impl LentLife {
     /// As [`Acquisition::release`].
     pub fn release(mut self, held: Acquisition) -> Result<(), UsageError> {
         // A child has a copy of the descriptor, and the life is its parent's.
-        let before = self.lender.check(&self.segment)?;
+        self.lender.check(&self.segment)?;
+        let before = self.lender.participant();
         let is_lent = self.is_lent();
         let (Some(descriptors), true) = (&self.segment.inner.view.machine.descriptors, is_lent) else {
             self.put_back();

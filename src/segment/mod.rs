@@ -177,10 +177,16 @@ impl Segment {
         self.inner.me()
     }
 
-    /// This process's name in the segment, if it has enrolled since the last fork.
+    /// The [name](Participant::name) of this process's last participant.
     #[inline(always)]
-    pub(crate) fn current(&self) -> Option<Participant> {
-        self.inner.current()
+    pub(crate) fn name_of_us(&self) -> u64 {
+        self.inner.name()
+    }
+
+    /// Whether this process is the participant with this [name](Participant::name). Never enrols.
+    #[inline(always)]
+    pub(crate) fn is_named(&self, name: u64) -> bool {
+        self.inner.is_named(name)
     }
 
     /// Whether this process has had another name since the last fork.

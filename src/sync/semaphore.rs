@@ -128,8 +128,8 @@ impl SharedSemaphore {
 
     /// Gives back permits of a participant, if this process still is it.
     fn give(&self, to: Grantee, permits: u64, until: impl Into<Until>) -> Result<(), SyncError> {
-        let me = to.check(self.bound.segment())?;
-        let given = self.semaphore().give(me, permits, until);
+        to.check(self.bound.segment())?;
+        let given = self.semaphore().give(to.participant(), permits, until);
         given.map(drop).map_err(|fault| self.bound.segment().view().sync_error(fault))
     }
 }
