@@ -97,6 +97,8 @@ pub enum Effect {
     Overtake,
     /// An acquisition is stamped with the pauses so far when it ends; by the model, too.
     StampAtEnd,
+    /// A waiter leaves its entry without asking whose it is by now; by the model, too.
+    LeaveUnasked,
     /// The doorbell wakes somebody only if its bit says that somebody sleeps.
     TrustSleepersBit,
     /// Bytes of an item are written after the transaction that says that they are there; by the model.
@@ -245,6 +247,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::SkipServe),
     mutation("newcomer_first", "who asks takes what is there though others wait for it",
         Effect::Overtake),
+    mutation("place_not_compared", "a waiter that was taken for dead leaves an entry that is another's by now",
+        Effect::LeaveUnasked),
     mutation("queue_overlooked", "the queue looks empty to everybody",
         Effect::ReadZeroOf(QUEUE_LENGTH)),
     mutation("remover_without_fence", "who removes a set may overlook somebody who is about to wait",
