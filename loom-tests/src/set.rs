@@ -419,7 +419,14 @@ impl<'a, E: Env> Life<'a, E> {
     /// The same as if the entry were not compared: in the name of whoever has it by now.
     fn abandon_unasked(&self, place: &Place, amount: u64) {
         let mut place = place.clone();
-        let [slot, generation, ticket] = self.set.draft.owner(place.waiter).map(|it| self.set.world.word(it));
+        let guard = self.lock().unwrap();
+        let [state, _] = self.set.draft.link(place.waiter).map(|index| guard.get(index).unwrap());
+        let owner = self.set.draft.owner(place.waiter).map(|index| guard.get(index).unwrap());
+        guard.unlock().unwrap();
+        if state == FREE {
+            return;
+        }
+        let [slot, generation, ticket] = owner;
         place.owner = Participant { slot: u32::try_from(slot).unwrap(), generation };
         place.ticket = ticket;
         let mut guard = self.engine.lock(place.owner, NEVER).unwrap();

@@ -9,7 +9,7 @@ use nix::unistd::getppid;
 use crate::support::{self, TempName, say};
 use crate::{children, exit, prefork, reasons, tell_supervisor, until};
 
-pub(crate) const TESTS: [(&str, fn()); 6] = [
+pub(crate) const TESTS: [(&str, fn()); 7] = [
     ("workers_run_again_share_a_set_by_its_name", || in_a_process("budget")),
     ("workers_run_again_have_the_programs_signals_and_drain", || in_a_process("drain")),
     ("workers_run_again_may_follow_threads", || in_a_process("threads")),
