@@ -3,10 +3,8 @@
 //! A test that cannot fail proves nothing. Each [`Mutation`] here is one defect: an ordering too weak, a
 //! store lost or late, a wake forgotten, a death believed too early. None of them is in the product:
 //! [`Mutant`] wraps an environment and tampers with single operations on the way through, so the protocol
-//! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include
-//! this same file.
-//!
-//! Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
+//! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include this same
+//! file. Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
 
 #![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
 
@@ -139,8 +137,7 @@ const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> M
 
 /// The word of a set with the number of those who wait; `docs/format.md` names it.
 const QUEUE_LENGTH: usize = 7;
-/// Those with the instant of the next admission, the number of pauses, the end of the last one, how many there were in a
-/// row, and how many admissions are still spaced.
+/// The words about pauses; `docs/format.md` names them.
 const NEXT_ADMISSION: usize = 2;
 const COOLDOWN_GENERATION: usize = 3;
 const COOLDOWN_UNTIL: usize = 8;
@@ -152,8 +149,7 @@ const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
 const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
 
-/// The first of the words of a work queue, in a set of one limit of permits and three slots, where nobody can wait: the
-/// item that is handed out next.
+/// The first word of a work queue (the next item), in a set of one limit of permits and three slots without waiters.
 const FIRST_READY: usize = 32 + 8 + 8 + 3 * 2;
 /// How many items of it are done.
 const DONE: usize = FIRST_READY + 22;
@@ -293,7 +289,7 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::RelaxLoads(Class::Doorbell)),
 ];
 
-/// Defects of the journal that a kill at the wrong instruction shows on a real machine.
+/// Defects that a kill at the wrong instruction shows on a real machine.
 pub const JOURNAL_MUTATIONS: [&str; 3] = ["no_journal", "commit_before_apply", "stale_old_value"];
 
 /// The defect with this name, or the control.
