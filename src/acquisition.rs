@@ -16,15 +16,17 @@ use crate::cooldown::Pause;
 use crate::engine::{Admitted, Charge, Ending, Report, Table, Trial, Wants};
 use crate::enter::Granted;
 use crate::events;
+use crate::grantee::Grantee;
 use crate::limit::MAX_CAPACITY;
 use crate::request::Request;
 use crate::set::LimitSet;
+use crate::sys::clock;
 use crate::sys::recycled::{Recycle, Recycled, Spares};
-use crate::sys::{clock, fork};
 
 /// What was acquired: permits that are held, and charges on rates.
 ///
-/// Dropping it releases the permits. In a forked child it is inert: it belongs to the parent.
+/// Dropping it releases the permits. It belongs to the participant that acquired it: in a forked child, and after this
+/// process [took a lent slot lock back](crate::LentLife::release), dropping it does nothing.
 ///
 /// ```
 /// use limitset::{LimitSet, RateLimit, ResourceLimit};
@@ -64,8 +66,8 @@ struct Held {
     named: u64,
     ticket: u64,
     admitted: Admitted,
-    /// The process that it belongs to.
-    epoch: u64,
+    /// The participant that it belongs to; nobody, if nothing is enforced.
+    to: Grantee,
     is_enforced: bool,
     is_over: bool,
     pool_index: Option<usize>,
@@ -74,11 +76,12 @@ struct Held {
 impl Held {
     /// Says anew whatever it says: what was granted, reports being owed of the limits in `owing`.
     #[inline(always)]
-    fn begin(&mut self, wants: &Wants, owing: u64, table: &Table, granted: &Granted) {
+    fn begin(&mut self, wants: &Wants, owing: u64, set: &LimitSet, granted: &Granted) {
+        let (table, to) = (&set.keys().table, Grantee::now(set.segment()));
         self.wants.copy(wants);
         self.owing = owing & table.reporting() & wants.demand();
         (self.named, self.ticket, self.admitted) = (wants.named(), granted.ticket, granted.admitted);
-        (self.epoch, self.pool_index) = (fork::epoch(), None);
+        (self.to, self.pool_index) = (to, None);
         (self.is_spread, self.is_enforced, self.is_over) = (false, true, false);
     }
 
@@ -125,13 +128,13 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     pub(crate) fn new(set: S, wants: &Wants, owing: u64, granted: &Granted) -> Self {
         let mut held = Recycled::<S, Held>::used_or_new(set);
         let (set, grant) = held.both();
-        grant.begin(wants, owing, &set.borrow().keys().table, granted);
+        grant.begin(wants, owing, set.borrow(), granted);
         Self { held }
     }
 
     pub(crate) fn not_enforced(set: S) -> Self {
         let mut held = Recycled::used_or_new(set);
-        *held = Held { epoch: fork::epoch(), ..Held::default() };
+        *held = Held::default();
         Self { held }
     }
 
@@ -248,10 +251,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if !self.held.is_enforced {
             return Ok(());
         }
-        if self.held.epoch != fork::epoch() {
-            return Err(AcquireError::Forked);
-        }
-        let Granted { ticket, admitted } = self.set().try_enter(&wants, !self.held.owed())??;
+        self.held.to.check(self.set().segment())?;
+        let Granted { ticket, admitted, .. } = self.set().try_enter(&wants, !self.held.owed())??;
         if wants.demand() != 0 {
             // What the other side says from now on is about what was admitted last.
             self.held.admitted = admitted;
@@ -314,10 +315,13 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     /// [`UsageError::Unavailable`] if the lock stays busy; it is done as soon as it is free.
     pub fn rate_limited(self, retry_after: Option<Duration>) -> Result<Pause, UsageError> {
         let set = self.set().clone();
+        let to = self.held.to;
         let (charges, report) = self.into_report(retry_after)?;
         let pause = move |set: &LimitSet, patience| {
             set.locked_within(patience, |engine, guard, now| {
-                let paused = engine.rate_limited(guard, &charges, report, now)?;
+                // What was returned meanwhile is no longer there to be given back; the other side has spoken all the same.
+                let charges = if to.is_us(set.segment()) { charges.as_slice() } else { &[] };
+                let paused = engine.rate_limited(guard, charges, report, now)?;
                 Ok(Pause::new(&paused, now))
             })
         };
@@ -331,8 +335,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         mut self,
         retry_after: Option<Duration>,
     ) -> Result<(SmallVec<[Charge; 4]>, Report), UsageError> {
-        if self.held.epoch != fork::epoch() {
-            return Err(UsageError::Forked);
+        // Who was let through without asking holds nothing, and may report what the other side said.
+        if self.held.is_enforced {
+            self.held.to.check(self.set().segment())?;
         }
         let retry_after = retry_after.map_or(0, clock::nanos);
         let report = Report { admitted: self.held.is_enforced.then_some(self.held.admitted), retry_after };
@@ -376,9 +381,7 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
 
     /// Changes what is charged of one limit; gives how much was given back.
     fn recharge(&mut self, place: usize, to: u64) -> Result<u64, UsageError> {
-        if self.held.epoch != fork::epoch() {
-            return Err(UsageError::Forked);
-        }
+        self.held.to.check(self.set().segment())?;
         let (set, held) = self.held.both();
         let set = set.borrow();
         let Some(charge) = held.charges.get_mut(place) else { return Ok(0) };
@@ -396,7 +399,9 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             return Ok(0);
         }
         let before = *charge;
-        let charged = set.locked(|engine, guard, now| engine.recharge(guard, &before, to, now))?;
+        let charged = set.locked_as(held.to, set.segment().patience(), |engine, guard, now| {
+            engine.recharge(guard, &before, to, now)
+        })?;
         charge.charged = charged;
         charge.owes_report = false;
         Ok(before.charged.saturating_sub(charged))

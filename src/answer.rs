@@ -68,6 +68,10 @@ pub enum AcquireError {
     /// The acquisition that was to get more belongs to the process that forked this one.
     #[error("this acquisition was made before a fork and belongs to the parent process: acquire anew")]
     Forked,
+    /// The acquisition that was to get more was returned when this process [took a lent slot lock
+    /// back](crate::LentLife::release).
+    #[error("this acquisition was returned when the process took its lent slot lock back: acquire anew")]
+    Returned,
     /// The set is private memory of the process that forked this one.
     #[error(
         "this set is private to the process that made it, and this is a forked child: open one by name, or anonymous"
@@ -328,6 +332,9 @@ pub enum UsageError {
     /// The acquisition belongs to the process that forked this one.
     #[error("this acquisition was made before a fork and belongs to the parent process")]
     Forked,
+    /// The acquisition was returned when this process [took a lent slot lock back](crate::LentLife::release).
+    #[error("this acquisition was returned when the process took its lent slot lock back: acquire anew")]
+    Returned,
     /// The set could not be asked.
     #[error("the limits could not be told: {0}")]
     Unavailable(Box<Unavailable>),
@@ -381,11 +388,13 @@ pub(crate) enum Trouble {
     Unavailable(Unavailable),
     Removed,
     NotShared,
+    /// What was to be changed was returned while this process waited for the lock.
+    Returned,
 }
 
 /// Gives an operation's error its words for [`Trouble`].
 macro_rules! from_trouble {
-    ($error:ty, $not_shared:ident) => {
+    ($error:ty, $not_shared:ident, $returned:ident) => {
         impl From<$crate::answer::Trouble> for $error {
             fn from(trouble: $crate::answer::Trouble) -> Self {
                 use $crate::answer::Trouble;
@@ -393,6 +402,7 @@ macro_rules! from_trouble {
                     Trouble::Unavailable(why) => Self::Unavailable(Box::new(why)),
                     Trouble::Removed => Self::Removed,
                     Trouble::NotShared => Self::$not_shared,
+                    Trouble::Returned => Self::$returned,
                 }
             }
         }
@@ -400,6 +410,7 @@ macro_rules! from_trouble {
 }
 pub(crate) use from_trouble;
 
-from_trouble!(AcquireError, NotShared);
-from_trouble!(ManageError, NotShared);
-from_trouble!(UsageError, Forked);
+from_trouble!(AcquireError, NotShared, Returned);
+// To manage a set no handle is needed, so none is ever returned.
+from_trouble!(ManageError, NotShared, Removed);
+from_trouble!(UsageError, Forked, Returned);

@@ -9,6 +9,7 @@ use crate::engine::{
 };
 use crate::error::{AttachError, SyncError};
 use crate::events;
+use crate::grantee::Grantee;
 use crate::segment::view::damage;
 use crate::set::LimitSet;
 use crate::sys::clock;
@@ -90,10 +91,15 @@ impl LimitSet {
         })
     }
 
-    /// Gives permits back if nothing else is to be seen to; false if there is.
+    /// Gives permits back that `me` holds if nothing else is to be seen to; false if there is.
     #[inline(always)]
-    pub(crate) fn give_at_once(&self, granted: &Wants, permits: u64) -> Result<bool, Trouble> {
-        match self.engine().give_at_once(self.participant()?, granted, permits) {
+    pub(crate) fn give_at_once(
+        &self,
+        me: Participant,
+        granted: &Wants,
+        permits: u64,
+    ) -> Result<bool, Trouble> {
+        match self.engine().give_at_once(me, granted, permits) {
             Ok(is_done) => Ok(is_done),
             Err(fault) => Err(self.trouble(fault)),
         }
@@ -198,6 +204,20 @@ impl LimitSet {
             let now = engine.now(guard, reading)?;
             act(engine, guard, now)
         })
+    }
+
+    /// Acts under the lock as the participant that something was granted to, if this process still is it then: it may
+    /// have waited for the lock for long, in a thread of the background too.
+    pub(crate) fn locked_as<T>(
+        &self,
+        grantee: Grantee,
+        patience: u64,
+        act: impl FnOnce(&Engine<'_, Machine>, &mut Guard<'_, Machine>, u64) -> Result<T, Fault>,
+    ) -> Result<T, Trouble> {
+        let done = self.locked_within(patience, |engine, guard, now| {
+            grantee.is_us(self.segment()).then(|| act(engine, guard, now)).transpose()
+        })?;
+        done.ok_or(Trouble::Returned)
     }
 
     /// The same for what does not always depend on the time: reading the clock is most of what a short act costs.

@@ -278,6 +278,9 @@ pub enum SyncError {
     /// The guard belongs to the process that forked this one.
     #[error("this guard was made before a fork and belongs to the parent process: take the lock anew")]
     Forked,
+    /// The guard or permit was returned when this process [took a lent slot lock back](crate::LentLife::release).
+    #[error("this was returned when the process took its lent slot lock back: take it anew")]
+    Returned,
     /// The segment was removed.
     #[error("the segment was removed: open it again")]
     Removed,

@@ -13,7 +13,7 @@ use crate::events;
 use crate::helper::{self, Sleep, Ticket};
 use crate::request::{BadRequest, Request};
 use crate::set::LimitSet;
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 use crate::wait::{Ask, Joined, Waiting};
 
 impl LimitSet {
@@ -110,7 +110,7 @@ impl LimitSet {
             Ok(Ok(Joined::Waiting(waiting))) => {
                 let mut future = self.future(Ok(ask.wants.clone()), ask.owing, ask.label);
                 future.timeout = timeout;
-                future.state = State::Waiting { waiting, ticket: None, epoch: fork::epoch() };
+                future.state = State::Waiting { waiting, ticket: None };
                 Ok(Started::Waiting(Box::new(future)))
             }
             Ok(Err(refusal)) => Err(refusal),
@@ -169,8 +169,6 @@ enum State {
         waiting: Waiting,
         /// Where the helper knows it by; gone once it has been woken. None before it is polled.
         ticket: Option<Ticket>,
-        /// The process that it belongs to.
-        epoch: u64,
     },
     Over,
 }
@@ -200,7 +198,7 @@ impl AcquireFuture {
         };
         match helper::watch(&self.set, Sleep::of(&waiting), context.waker()) {
             Ok(ticket) => {
-                self.state = State::Waiting { waiting, ticket: Some(ticket), epoch: fork::epoch() };
+                self.state = State::Waiting { waiting, ticket: Some(ticket) };
                 Poll::Pending
             }
             Err(trouble) => {
@@ -243,8 +241,13 @@ impl Future for AcquireFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if matches!(this.state, State::Waiting { epoch, .. } if epoch != fork::epoch()) {
-            // The place in the queue is the parent's; this process asks for its own.
+        if let State::Waiting { waiting, ticket } = &this.state
+            && !waiting.grantee().is_us(this.set.segment())
+        {
+            // The place in the queue was another participant's; this process asks for its own.
+            if let Some(ticket) = ticket {
+                helper::forget(ticket);
+            }
             this.state = State::New;
         }
         let answer = match this.state {
@@ -261,9 +264,7 @@ impl Future for AcquireFuture {
 
 impl Drop for AcquireFuture {
     fn drop(&mut self) {
-        if let (State::Waiting { waiting, ticket, epoch }, Ok(ask)) = (&self.state, self.ask())
-            && *epoch == fork::epoch()
-        {
+        if let (State::Waiting { waiting, ticket }, Ok(ask)) = (&self.state, self.ask()) {
             if let Some(ticket) = ticket {
                 helper::forget(ticket);
             }

@@ -7,20 +7,20 @@
 //! to do for a while. A forked child starts one of its own.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering::{AcqRel, Acquire, SeqCst};
-use std::sync::atomic::{AtomicU32, fence};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use crate::answer::Trouble;
-use crate::core::Reach;
-use crate::engine::{Engine, WorkBell};
+use crate::core::{Participant, Reach};
+use crate::engine::WorkBell;
 use crate::enter::attach_trouble;
 use crate::events;
+use crate::grantee::Grantee;
 use crate::set::LimitSet;
 use crate::sys::fork::PerProcess;
-use crate::sys::machine::Machine;
 use crate::sys::{clock, futex, thread};
 use crate::wait::Waiting;
 
@@ -31,6 +31,10 @@ const SWEEP_PATIENCE: u64 = 20_000_000;
 
 /// The mark on the doorbell of a work queue that somebody sleeps on it; the rest counts changes.
 const SOMEBODY_SLEEPS: u32 = 1;
+
+/// Tickets given out so far, in this process and its ancestors: a forked child counts on from here, so its helper
+/// gives no ticket that the parent has given before the fork.
+static TICKETS: AtomicU64 = AtomicU64::new(0);
 
 /// Where the helper knows a future by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +51,6 @@ struct Helper {
 #[derive(Default)]
 struct State {
     sets: Vec<Watched>,
-    next_ticket: u64,
     is_running: bool,
 }
 
@@ -78,8 +81,9 @@ pub(crate) struct Sleep {
 /// A doorbell that futures sleep on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doorbell {
-    /// That of an entry in the queue of those who wait for limits. Whoever rings it rings the process's, too.
-    Waiter(usize),
+    /// That of an entry in the queue for limits, and the participant whose entry it is. A process that rings it rings
+    /// the participant's, too.
+    Waiter(usize, Grantee),
     /// One of the work queue, which is every process's: the helper sleeps on it itself.
     Work(WorkBell),
 }
@@ -89,12 +93,15 @@ impl Sleep {
     pub(crate) fn of(waiting: &Waiting) -> Self {
         let place = &waiting.place;
         let wakes_at = place.wakes_at.min(waiting.deadline);
-        Self { on: Doorbell::Waiter(place.waiter), seen: place.seen, wakes_at }
+        Self { on: Doorbell::Waiter(place.waiter, waiting.grantee()), seen: place.seen, wakes_at }
     }
 
-    fn is_rung(&self, engine: &Engine<'_, Machine>) -> bool {
+    fn is_rung(&self, set: &LimitSet) -> bool {
+        let engine = set.engine();
         match self.on {
-            Doorbell::Waiter(waiter) => {
+            // Nobody rings for a participant that this process is no longer.
+            Doorbell::Waiter(_, grantee) if !grantee.is_us(set.segment()) => true,
+            Doorbell::Waiter(waiter, _) => {
                 engine.doorbell(waiter).map_or(true, |bell| bell.load(Acquire) != self.seen)
             }
             // One ring is for one of those who sleep on it; see `Watched::take_rung`.
@@ -126,8 +133,7 @@ impl Helper {
 pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticket, Trouble> {
     let helper = helper();
     let mut state = helper.lock();
-    state.next_ticket += 1;
-    let ticket = Ticket(state.next_ticket);
+    let ticket = Ticket(TICKETS.fetch_add(1, Relaxed));
     if let Doorbell::Work(bell) = sleep.on
         && is_changed(set.engine().work_bell(bell), sleep.seen)
     {
@@ -160,6 +166,15 @@ pub(crate) fn watch(set: &LimitSet, sleep: Sleep, waker: &Waker) -> Result<Ticke
         rouse_helper(&watched.set);
     }
     Ok(ticket)
+}
+
+/// Wakes all futures that wait for a set as a participant that this process is no longer. The helper may be asleep on
+/// that participant's doorbell.
+pub(crate) fn participant_has_changed(set: &LimitSet, before: Participant) {
+    if let Ok(doorbell) = set.engine().shared_doorbell(before.slot) {
+        doorbell.fetch_add(1, AcqRel);
+        futex::wake(doorbell, i32::MAX);
+    }
 }
 
 /// Whether there is nothing to look for yet; then `waker` is the one to wake.
@@ -272,13 +287,12 @@ impl Watched {
 
     /// Takes out those who have to look: rung, or late. All of them when the set is removed.
     fn take_roused(&mut self, now: u64, wakers: &mut Vec<Waker>) {
-        let engine = self.set.engine();
+        let set = &self.set;
         // As in `Engine::sleep`: either we see the mark, or whoever sets it sees those who wait and rings.
         fence(SeqCst);
-        let is_removed = engine.block.closed.load(Acquire) != 0;
-        let is_roused = |sleeper: &mut Sleeper| {
-            is_removed || sleeper.sleep.is_rung(engine) || now >= sleeper.sleep.wakes_at
-        };
+        let is_removed = set.engine().block.closed.load(Acquire) != 0;
+        let is_roused =
+            |sleeper: &mut Sleeper| is_removed || sleeper.sleep.is_rung(set) || now >= sleeper.sleep.wakes_at;
         wakers.extend(self.sleepers.extract_if(.., is_roused).map(|sleeper| sleeper.waker));
     }
 }

@@ -94,6 +94,7 @@ mod enter;
 pub mod error;
 mod events;
 mod future;
+mod grantee;
 mod helper;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;

@@ -9,6 +9,7 @@ use crate::core::{NEVER, Reach};
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
 use crate::enter::{Granted, attach_trouble};
 use crate::events;
+use crate::grantee::Grantee;
 use crate::interrupt::Interrupt;
 use crate::observe::Stats;
 use crate::request::Request;
@@ -213,6 +214,8 @@ enum Outcome {
     Waiting,
     Granted,
     Refused(Statuses),
+    /// The place is another waiter's by now.
+    Lost,
     /// Time is up, and the queue was left; with how many others came first, and how long the set still pauses.
     Late(Statuses, u64, Option<u64>),
 }
@@ -282,6 +285,7 @@ impl Waiting {
             Ok(match look {
                 Look::Granted => Outcome::Granted,
                 Look::Refused => Outcome::Refused(statuses(guard)?),
+                Look::Lost => Outcome::Lost,
                 Look::Waiting if !is_late && !is_interrupted => Outcome::Waiting,
                 Look::Waiting => {
                     let ahead = engine.ahead(guard, wants.demand(), Some(&self.place))?;
@@ -308,6 +312,8 @@ impl Waiting {
                 // It was impossible only for a while, and the place is gone.
                 _ => self.rejoin(set, ask),
             },
+            // This process became another participant while it waited.
+            Ok(Outcome::Lost) => self.rejoin(set, ask),
             Err(trouble) => {
                 self.abandon(set, ask);
                 Some(set.on_trouble(trouble, ask.label))
@@ -342,12 +348,21 @@ impl Waiting {
         })
     }
 
-    /// Leaves the queue and gives back what was granted meanwhile. If the lock is stuck, another thread does so when
-    /// it can.
+    /// The participant whose place it is.
+    pub(crate) fn grantee(&self) -> Grantee {
+        Grantee::new(self.place.owner)
+    }
+
+    /// Leaves the queue and gives back what was granted meanwhile, if this process still is the participant that waits.
+    /// If the lock is stuck, another thread does so when it can.
     pub(crate) fn abandon(&self, set: &LimitSet, ask: &Ask<'_>) {
+        let grantee = self.grantee();
+        if !grantee.is_us(set.segment()) {
+            return;
+        }
         let (place, wants, owing) = (self.place.clone(), ask.wants.clone(), ask.owing);
         let leave = move |set: &LimitSet, patience| {
-            set.locked_within(patience, |engine, guard, now| {
+            set.locked_as(grantee, patience, |engine, guard, now| {
                 if engine.leave(guard, &mut place.clone(), &wants, now)? != Look::Granted {
                     return Ok(());
                 }

@@ -7,6 +7,8 @@ mod children;
 mod deaths;
 #[path = "support/forks.rs"]
 mod forks;
+#[path = "world/identity.rs"]
+mod identity;
 #[path = "world/leftovers.rs"]
 mod leftovers;
 #[path = "world/lending.rs"]
@@ -45,6 +47,7 @@ fn main() {
         ("hold", deaths::hold_role),
         ("headless", deaths::headless_role),
         ("brood", deaths::brood_role),
+        ("identity", identity::role),
         ("leftover", leftovers::role),
         ("lend", lending::role),
         ("named", names::role),
@@ -138,6 +141,26 @@ fn main() {
         test!("2", "a_process_with_another_root_removes_nothing", || names::unseen("root")),
         test!("2", "a_removal_is_noticed_through_another_mount_of_the_directory", names::through_a_mount),
     ] as [(&'static str, fn()); 11]);
+    tests.extend([
+        test!("2", "an_acquisition_that_was_returned_gives_no_other_permit_back", || identity::of(
+            "acquisition"
+        )),
+        test!("2", "an_acquisition_that_was_returned_changes_nothing_and_says_so", || identity::of(
+            "reports"
+        )),
+        test!("7", "a_future_that_lost_its_place_leaves_no_other_place", || identity::of("future")),
+        test!("7", "a_future_that_lost_its_place_is_woken_and_joins_anew", || identity::of("polled")),
+        test!("7", "a_charge_that_lost_its_place_leaves_no_other_place", || identity::of("charge")),
+        test!("7", "a_thread_that_lost_its_place_joins_anew", || identity::of("thread")),
+        test!("2", "a_permit_that_was_returned_gives_no_other_permit_back", || identity::of("permit")),
+        test!("2", "a_guard_of_a_lock_that_was_taken_over_changes_nothing", || identity::of("guard")),
+        test!("6", "an_item_that_was_returned_writes_no_other_result", || identity::of("item")),
+        test!("6", "a_result_that_was_returned_stays_with_its_next_collector", || identity::of("result")),
+        test!("3", "a_lent_slot_lock_that_is_dropped_can_be_lent_again", || identity::of("dropped")),
+        test!("3", "a_slot_lock_dropped_while_lent_can_still_be_taken_back", || identity::of(
+            "dropped_while_lent"
+        )),
+    ] as [(&'static str, fn()); 12]);
     support::main(roles, tests);
 }
 

@@ -63,6 +63,8 @@ pub enum Answer {
     Late,
     /// The set was removed.
     Removed,
+    /// The place is not its own any more.
+    Lost,
 }
 
 /// A set of one limit. Its last slot is for somebody who comes when all is quiet.
@@ -156,10 +158,21 @@ impl Set {
         holds: u64,
         life: impl FnOnce(Life<'_, ModelEnv<'_>>) -> R,
     ) -> Option<R> {
+        self.act_as(role, first_owner(slot), holds, life)
+    }
+
+    /// The same for any owner of a slot.
+    pub fn act_as<R>(
+        &self,
+        role: u32,
+        me: Participant,
+        holds: u64,
+        life: impl FnOnce(Life<'_, ModelEnv<'_>>) -> R,
+    ) -> Option<R> {
         let holds = Cell::new(holds);
         let end = self.world.act(role, |block| {
             let engine = Engine::new(block, self.world.waiters(), &self.draft.table);
-            life(Life { set: self, engine, me: first_owner(slot), holds: &holds })
+            life(Life { set: self, engine, me, holds: &holds })
         });
         if end.is_none() {
             self.held.fetch_sub(holds.get(), Relaxed);
@@ -387,16 +400,38 @@ impl<'a, E: Env> Life<'a, E> {
             Look::Granted => Answer::Granted,
             Look::Refused => Answer::Never,
             Look::Waiting => Answer::Late,
+            Look::Lost => Answer::Lost,
         })
     }
 
     /// Leaves the queue, and gives back what was granted meanwhile.
     pub fn abandon(&self, place: &Place, amount: u64) {
+        if self.set.effect == Effect::LeaveUnasked {
+            return self.abandon_unasked(place, amount);
+        }
         let (mut guard, now) = self.lock_now().unwrap();
         if self.engine.leave(&mut guard, &mut place.clone(), &wants(amount), now).unwrap() == Look::Granted {
             self.engine.finish(&mut guard, &self.charges(amount), Ending::Cancelled, now).unwrap();
         }
         self.unlock(guard, now).unwrap();
+    }
+
+    /// The same as if the entry were not compared: in the name of whoever has it by now.
+    fn abandon_unasked(&self, place: &Place, amount: u64) {
+        let mut place = place.clone();
+        let guard = self.lock().unwrap();
+        let [state, _] = self.set.draft.link(place.waiter).map(|index| guard.get(index).unwrap());
+        let owner = self.set.draft.owner(place.waiter).map(|index| guard.get(index).unwrap());
+        guard.unlock().unwrap();
+        if state == FREE {
+            return;
+        }
+        let [slot, generation, ticket] = owner;
+        place.owner = Participant { slot: u32::try_from(slot).unwrap(), generation };
+        place.ticket = ticket;
+        let mut guard = self.engine.lock(place.owner, NEVER).unwrap();
+        self.engine.leave(&mut guard, &mut place, &wants(amount), 0).unwrap();
+        guard.unlock().unwrap();
     }
 
     /// Asks without a guard; false if it is not to be had that way.

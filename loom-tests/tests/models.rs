@@ -186,6 +186,11 @@ fn newcomer_does_not_overtake() {
 }
 
 #[test]
+fn lost_place_is_left_alone() {
+    queue::lost_place_is_left_alone(CONTROL);
+}
+
+#[test]
 fn removal_ends_waiting() {
     rejudge::removal_ends_waiting(CONTROL);
 }

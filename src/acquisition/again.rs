@@ -35,7 +35,7 @@ impl LimitSet {
         match self.enter_at_once(wants, u64::MAX, self.first_patience(timeout)) {
             Ok(Some(granted)) => {
                 events::granted(self, request.name(), granted.ticket);
-                over.held.begin(wants, u64::MAX, &self.keys().table, &granted);
+                over.held.begin(wants, u64::MAX, self, &granted);
                 Ok(true)
             }
             Ok(None) => Ok(false),

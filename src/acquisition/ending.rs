@@ -6,8 +6,9 @@ use super::Acquisition;
 use crate::answer::{AcquireError, RunError, Trouble, Unavailable, UsageError};
 use crate::background::DROP_PATIENCE;
 use crate::engine::{Charge, Ending, Time};
+use crate::grantee::{Grantee, Void};
 use crate::set::LimitSet;
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 impl<S: Borrow<LimitSet>> Acquisition<S> {
     pub(crate) fn run<T, E>(self, body: impl FnOnce(&mut Self) -> Result<T, E>) -> Result<T, RunError<E>> {
@@ -36,8 +37,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if std::mem::replace(&mut self.held.is_over, true) {
             return Ok(());
         }
-        if self.held.epoch != fork::epoch() {
-            return Err(UsageError::Forked);
+        if let Err(void) = self.held.to.check(self.set().segment()) {
+            return self.end_void(void);
         }
         // Nearly always there are only permits to give back, if there is anything.
         if let Ending::Released(admitted) = ending
@@ -50,11 +51,18 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
             if permits == 0 {
                 return Ok(());
             }
-            if set.give_at_once(&self.held.wants, permits)? {
+            if set.give_at_once(self.held.to.participant(), &self.held.wants, permits)? {
                 return Ok(());
             }
         }
         self.end_with_guard(ending, patience.unwrap_or_else(|| self.set().segment().patience()))
+    }
+
+    /// Of a handle that is not this participant's there is nothing to end; of one that was let through without asking,
+    /// neither.
+    #[cold]
+    fn end_void(&self, void: Void) -> Result<(), UsageError> {
+        if self.held.is_enforced { Err(void.into()) } else { Ok(()) }
     }
 
     /// The same whatever there is to do.
@@ -71,7 +79,8 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
         if !needs_lock {
             return Ok(());
         }
-        let finished = set.finish(held.spread(table), ending, patience);
+        let to = held.to;
+        let finished = set.finish(to, held.spread(table), ending, patience);
         finished.map_err(|trouble| self.end_later(ending, trouble).into())
     }
 
@@ -89,18 +98,21 @@ impl<S: Borrow<LimitSet>> Acquisition<S> {
     #[cold]
     fn end_later(&self, ending: Ending, trouble: Trouble) -> Trouble {
         if let Trouble::Unavailable(Unavailable::Busy { .. }) = trouble {
-            let charges = self.held.charges.clone();
-            self.set().in_background(move |set, patience| set.finish(&charges, ending, patience));
+            let (to, charges) = (self.held.to, self.held.charges.clone());
+            self.set().in_background(move |set, patience| set.finish(to, &charges, ending, patience));
         }
         trouble
     }
 }
 
 impl LimitSet {
-    /// Ends an acquisition.
+    /// Ends an acquisition of a participant, if this process still is it when it has the lock.
     #[inline]
-    fn finish(&self, charges: &[Charge], ending: Ending, patience: u64) -> Result<(), Trouble> {
+    fn finish(&self, to: Grantee, charges: &[Charge], ending: Ending, patience: u64) -> Result<(), Trouble> {
         self.locked_at_no_time(patience, |engine, guard| {
+            if !to.is_us(self.segment()) {
+                return Ok(());
+            }
             let needs_time = engine.end_needs_time(guard, ending)?;
             let now = if needs_time {
                 engine.now(guard, self.clock().reading())?

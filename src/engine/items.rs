@@ -65,6 +65,8 @@ pub enum Part {
 pub struct Lease {
     /// Which item.
     pub item: usize,
+    /// The participant that it was handed out to.
+    pub owner: Participant,
     /// Number of the hand-out.
     pub number: u64,
     /// The program's own number.

@@ -119,6 +119,11 @@ impl Draft {
         [LinkWord::State, LinkWord::Next].map(|word| self.table.map.link(waiter, word))
     }
 
+    /// The words with the slot, the generation and the ticket of whose entry it is.
+    pub fn owner(&self, waiter: usize) -> [usize; 3] {
+        [LinkWord::Slot, LinkWord::Generation, LinkWord::Ticket].map(|word| self.table.map.link(waiter, word))
+    }
+
     /// The words about pauses: when the next is admitted, how many pauses there were, when the last one ends, how many
     /// in a row, how many admissions are spaced, how many reports there were of the last one, how many were absorbed.
     pub fn cooldown(&self) -> [usize; 7] {

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::queue::{FREE, GRANTED, REFUSED};
 use super::{Engine, Wants};
-use crate::core::{Bell, Env, Fault, Guard, NEVER};
+use crate::core::{Bell, Env, Fault, Guard, NEVER, Participant};
 use crate::layout::state::{LinkWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 use crate::limit::Order;
@@ -186,6 +186,27 @@ impl<E: Env> Engine<'_, E> {
     fn bells_of(&self, waiter: usize, slot: u64) -> Result<[Option<Bell>; 2], Fault> {
         let shares = self.read(waiter, WaiterWord::SharesDoorbell)? != 0;
         Ok([Some(self.waiters.bell(waiter)?), shares.then(|| self.waiters.shared_bell(slot))])
+    }
+
+    /// The entries that a participant has in use. Needs no lock: entries that it gets or gives up meanwhile may be
+    /// missing or too many.
+    pub fn places_of(&self, owner: Participant) -> Result<Vec<usize>, Fault> {
+        let load = |index| Ok(self.block.env.load64(self.block.word(index)?, Acquire));
+        let used = self.waiter(load(StateMap::USED_WAITERS)?).unwrap_or(self.waiters.count);
+        let mut places = Vec::new();
+        for waiter in 1..=used {
+            let link = |word| load(self.table.map.link(waiter, word));
+            let whose = (link(LinkWord::Slot)?, link(LinkWord::Generation)?);
+            if link(LinkWord::State)? != FREE && whose == (owner.slot.into(), owner.generation) {
+                places.push(waiter);
+            }
+        }
+        Ok(places)
+    }
+
+    /// Rings the doorbells of these entries, so that threads that sleep there look again. Needs no lock.
+    pub fn ring_places(&self, places: &[usize]) -> Result<(), Fault> {
+        places.iter().try_for_each(|waiter| self.block.ring_other(self.waiters.bell(*waiter)?))
     }
 
     /// Rings all doorbells in use: after the death of somebody who may have owed a ring, or when the set was

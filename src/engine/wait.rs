@@ -28,6 +28,8 @@ pub trait Time {
 pub struct Place {
     /// The entry.
     pub waiter: usize,
+    /// The participant that waits.
+    pub owner: Participant,
     /// Its number in the order of arrival.
     pub ticket: u64,
     /// For each limit wanted, what has to be granted before this waiter is through, its own wish included.
@@ -77,6 +79,8 @@ pub enum Look {
     Granted,
     /// It can never be had; no longer in the queue.
     Refused,
+    /// The entry is not this waiter's any more: its participant was taken for dead, and its place was given up.
+    Lost,
 }
 
 /// How a request waits.
@@ -152,8 +156,8 @@ impl<E: Env> Engine<'_, E> {
             // At least what it wants itself, should the sum have come round.
             units.push(if in_order { queued.max(amount) } else { amount });
         }
-        let mut place =
-            Place { waiter, ticket, units, seen: 0, wakes_at: NEVER, admitted: Admitted::default() };
+        let (owner, admitted) = (guard.holder(), Admitted::default());
+        let mut place = Place { waiter, owner, ticket, units, seen: 0, wakes_at: NEVER, admitted };
         self.set_alarm(guard, &mut place, wants, time, now)?;
         Ok(Entered::Waiting(place))
     }
@@ -167,6 +171,9 @@ impl<E: Env> Engine<'_, E> {
         time: &impl Time,
         now: u64,
     ) -> Result<Look, Fault> {
+        if !self.is_place_of_holder(guard, place)? {
+            return Ok(Look::Lost);
+        }
         if self.state_of(guard, place.waiter)? == WAITING {
             self.serve(guard, u64::MAX, now)?;
         }
@@ -191,6 +198,9 @@ impl<E: Env> Engine<'_, E> {
         wants: &Wants,
         now: u64,
     ) -> Result<Look, Fault> {
+        if !self.is_place_of_holder(guard, place)? {
+            return Ok(Look::Lost);
+        }
         match self.state_of(guard, place.waiter)? {
             WAITING => {
                 let slot = guard.get(self.table.map.link(place.waiter, LinkWord::Slot))?;
@@ -230,14 +240,21 @@ impl<E: Env> Engine<'_, E> {
         }
     }
 
+    /// Whether an entry is in use, and still by the guard's holder under the same ticket. An entry that was given up, by
+    /// a process that took this participant for dead, may be another waiter's.
+    fn is_place_of_holder(&self, guard: &Guard<'_, E>, place: &Place) -> Result<bool, Fault> {
+        Ok(place.owner == guard.holder()
+            && self.state_of(guard, place.waiter)? != FREE
+            && guard.get(self.table.map.link(place.waiter, LinkWord::Ticket))? == place.ticket
+            && self.participant_of(guard, place.waiter)? == place.owner)
+    }
+
     fn collect(&self, guard: &mut Guard<'_, E>, place: &mut Place) -> Result<(), Fault> {
         let pause = guard.get(self.table.map.link(place.waiter, LinkWord::Pause))?;
         place.admitted = self.admitted(guard, Some(pause))?;
-        if self.state_of(guard, place.waiter)? != FREE {
-            let mut change = guard.begin();
-            self.free(&mut change, place.waiter)?;
-            change.commit();
-        }
+        let mut change = guard.begin();
+        self.free(&mut change, place.waiter)?;
+        change.commit();
         Ok(())
     }
 

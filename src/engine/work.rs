@@ -190,6 +190,7 @@ impl<E: Env> Engine<'_, E> {
         let reason = get(ItemWord::Reason)?;
         Ok(Lease {
             item,
+            owner: self.owner_of(guard, item)?,
             number: get(ItemWord::Lease)?,
             id: get(ItemWord::Id)?,
             attempts: get(ItemWord::Attempts)?,

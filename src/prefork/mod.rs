@@ -329,23 +329,27 @@ impl Prefork {
     /// Whether this process was started to be a worker.
     fn as_worker(&self) -> Result<Option<(Worker, u32)>, PreforkError> {
         static IS_WORKER: AtomicBool = AtomicBool::new(false);
-        let Some(order) = std::env::var_os(WORKER_VARIABLE).filter(|_| self.start_by == StartBy::Exec) else {
-            return Ok(None);
-        };
-        let order = order.to_string_lossy();
-        let parse = || {
-            let mut parts = order.splitn(4, ':');
-            let index = parts.next()?.parse::<usize>().ok()?;
-            let supervisor = parts.next()?.parse().map(Pid::from_raw).ok()?;
-            let grace = parts.next()?.parse::<u32>().ok()?;
-            Some((index, supervisor, grace, parts.next()?.parse::<PoolDescription>().ok()?))
-        };
-        let bad = || PreforkError::Order { found: order.clone().into_owned() };
-        let (index, supervisor, grace, description) = parse().ok_or_else(bad)?;
-        // Meant for a parent of ours, or for us but a while ago.
-        if supervisor != getppid() || IS_WORKER.swap(true, Relaxed) {
+        if self.start_by != StartBy::Exec {
             return Ok(None);
         }
+        // Taken out, so that commands which this process starts do not inherit it.
+        let Some(order) = process::take_variable(WORKER_VARIABLE) else { return Ok(None) };
+        let order = order.to_string_lossy();
+        let (supervisor, rest) = order.split_once(':').unwrap_or((&order, ""));
+        // First whose order it is: one that a parent of ours got, from whatever version, is none of our business. Or it is
+        // ours, and was carried out a while ago.
+        let is_ours = supervisor.parse().is_ok_and(|supervisor| Pid::from_raw(supervisor) == getppid());
+        if !is_ours || IS_WORKER.swap(true, Relaxed) {
+            return Ok(None);
+        }
+        let parse = || {
+            let mut parts = rest.splitn(3, ':');
+            let index = parts.next()?.parse::<usize>().ok()?;
+            let grace = parts.next()?.parse::<u32>().ok()?;
+            Some((index, grace, parts.next()?.parse::<PoolDescription>().ok()?))
+        };
+        let bad = || PreforkError::Order { found: order.clone().into_owned() };
+        let (index, grace, description) = parse().ok_or_else(bad)?;
         let limits: LimitPool = description.attach()?.for_worker(index);
         Ok(Some((Worker { index, limits }, grace)))
     }

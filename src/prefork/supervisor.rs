@@ -360,7 +360,7 @@ where
 
     fn execute(&self, index: usize) -> Result<Pid, PreforkError> {
         let start = || {
-            let order = format!("{index}:{}:{}", getpid(), self.options.grace_seconds());
+            let order = format!("{}:{index}:{}", getpid(), self.options.grace_seconds());
             let description = self.limits.describe().map_err(io::Error::other)?;
             let mut command = Command::new(std::env::current_exe()?);
             command.args(std::env::args_os().skip(1)).env(WORKER_VARIABLE, format!("{order}:{description}"));

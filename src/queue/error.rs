@@ -38,8 +38,11 @@ pub enum QueueError {
     /// The item was finished before.
     #[error("what became of this item was said before")]
     Spent,
-    /// The item is no longer with this process.
-    #[error("this item is not with this process any more: the segment was changed by somebody else")]
+    /// The item, or the acquisition, is no longer with this process.
+    #[error(
+        "this is not with this process any more: it was returned when the process took its lent slot lock back, or \
+         another program changed the segment; take another item"
+    )]
     NotHeld,
     /// The item, or the acquisition, belongs to the process that forked this one.
     #[error("this was taken before a fork and belongs to the parent process")]
@@ -55,7 +58,7 @@ pub enum QueueError {
     NotShared,
 }
 
-crate::answer::from_trouble!(QueueError, NotShared);
+crate::answer::from_trouble!(QueueError, NotShared, NotHeld);
 
 impl From<ManageError> for QueueError {
     fn from(error: ManageError) -> Self {
@@ -72,6 +75,7 @@ impl From<UsageError> for QueueError {
         match error {
             UsageError::Unavailable(why) => Self::Unavailable(why),
             UsageError::Forked => Self::Forked,
+            UsageError::Returned => Self::NotHeld,
             _ => Self::Removed,
         }
     }

@@ -15,8 +15,9 @@ use super::wish::{Collect, Drain, Push, Take, Wish};
 use super::{Finished, QueueError, WorkItem, WorkQueue};
 use crate::core::NEVER;
 use crate::engine::{Finishes, Watch};
+use crate::grantee::Grantee;
 use crate::helper::{self, Doorbell, Sleep, Ticket};
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 impl WorkQueue {
     /// As [`push`](Self::push), without blocking the thread; see [`take_async`](Self::take_async). Dropped, it has pushed
@@ -149,8 +150,8 @@ enum State {
         watch: Watch,
         /// Where the helper knows it by; not any more once it has been woken.
         ticket: Ticket,
-        /// The process whose helper that is.
-        epoch: u64,
+        /// The participant that waits.
+        owner: Grantee,
     },
     Over,
 }
@@ -173,9 +174,9 @@ impl<W: Wish> Waiter<W> {
     fn poll(&mut self, context: &Context<'_>) -> Poll<Result<W::Got, QueueError>> {
         let mut watch = match &self.state {
             State::New => Watch { deadline: self.timeout.map_or(NEVER, clock::deadline), alarm: None },
-            State::Waiting { watch, ticket, epoch } => {
+            State::Waiting { watch, ticket, owner } => {
                 // In a forked child the ticket and the alarm are the parent's, and this future has to look here, too.
-                let is_ours = *epoch == fork::epoch();
+                let is_ours = owner.is_us(self.queue.set.segment());
                 if is_ours && helper::is_asleep(&self.queue.set, ticket, context.waker()) {
                     return Poll::Pending;
                 }
@@ -185,7 +186,8 @@ impl<W: Wish> Waiter<W> {
         };
         match self.look(&mut watch, context) {
             Ok(Ok(ticket)) => {
-                self.state = State::Waiting { watch, ticket, epoch: fork::epoch() };
+                let owner = Grantee::now(self.queue.set.segment());
+                self.state = State::Waiting { watch, ticket, owner };
                 Poll::Pending
             }
             Ok(Err(got)) => self.end(Ok(got)),
@@ -215,8 +217,8 @@ impl<W: Wish> Waiter<W> {
 
 impl<W: Wish> Drop for Waiter<W> {
     fn drop(&mut self) {
-        if let State::Waiting { watch, ticket, epoch } = &self.state
-            && *epoch == fork::epoch()
+        if let State::Waiting { watch, ticket, owner } = &self.state
+            && owner.is_us(self.queue.set.segment())
         {
             let was_asleep = helper::forget(ticket);
             if !was_asleep || watch.alarm.is_some() {

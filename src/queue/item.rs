@@ -9,12 +9,14 @@ use crate::background::DROP_PATIENCE;
 use crate::cooldown::Pause;
 use crate::engine::{Collected, Lease, Part, Reason, Verdict};
 use crate::events;
+use crate::grantee::Grantee;
 use crate::limit::GivingUp;
 use crate::set::LimitSet;
-use crate::sys::{clock, fork};
+use crate::sys::clock;
 
 /// An item of work, held by this process until it says what became of it. Dropped, or lost by a panic, it goes to
-/// somebody else, and the attempt counts; so it does if the process is killed. In a forked child it is inert.
+/// somebody else, and the attempt counts; so it does if the process is killed. In a forked child, and after this process
+/// [took a lent slot lock back](crate::LentLife::release), dropping it does nothing.
 ///
 /// What cannot be done for a reason of the caller's own (a result that is too long) changes nothing: the item is still
 /// held.
@@ -37,14 +39,14 @@ pub struct Finished {
 struct Held {
     set: LimitSet,
     lease: Lease,
-    /// The process that it belongs to.
-    epoch: u64,
+    /// The participant that it was handed out to.
+    to: Grantee,
     is_spent: bool,
 }
 
 impl Held {
     fn new(set: LimitSet, lease: Lease) -> Self {
-        Self { set, lease, epoch: fork::epoch(), is_spent: false }
+        Self { set, lease, to: Grantee::new(lease.owner), is_spent: false }
     }
 
     fn read(&self, part: Part, bytes: usize) -> Result<Vec<u8>, QueueError> {
@@ -54,9 +56,7 @@ impl Held {
     }
 
     fn check(&self) -> Result<(), QueueError> {
-        if self.epoch != fork::epoch() {
-            return Err(QueueError::Forked);
-        }
+        self.to.check(self.set.segment())?;
         if self.is_spent { Err(QueueError::Spent) } else { Ok(()) }
     }
 

@@ -33,7 +33,10 @@ const LONGEST_INIT_LOCK_PAUSE: Duration = Duration::from_millis(40);
 /// So many slots are tried one after the other, whoever has them.
 const FEW_SLOTS: u32 = 64;
 
-/// This process's name in a segment. All zero before the first enrolment.
+/// No process's epoch.
+const NOBODYS: u64 = u64::MAX;
+
+/// This process's name in a segment.
 pub(crate) struct Enrolment {
     /// How long to wait for somebody who is alive.
     patience: Duration,
@@ -42,10 +45,15 @@ pub(crate) struct Enrolment {
     patience_nanos: u64,
     /// One thread at a time enrols; a fork in the middle does not leave this locked in the child.
     turn: ForkLock,
-    /// The epoch the other fields belong to: in a forked child they are the parent's.
+    /// The epoch the other fields belong to: in a forked child they are the parent's. Nobody's before the first
+    /// enrolment, and after the name was given up.
     epoch: AtomicU64,
     slot: AtomicU32,
     generation: AtomicU64,
+    /// Both in one word; see [`Participant::name`].
+    name: AtomicU64,
+    /// The epoch in which a process last gave up its name; nobody's if none did.
+    left_epoch: AtomicU64,
 }
 
 impl Enrolment {
@@ -55,21 +63,30 @@ impl Enrolment {
             lends_life,
             patience_nanos: clock::nanos(patience),
             turn: ForkLock::new(),
-            epoch: AtomicU64::new(0),
+            epoch: AtomicU64::new(NOBODYS),
             slot: AtomicU32::new(0),
             generation: AtomicU64::new(0),
+            name: AtomicU64::new(0),
+            left_epoch: AtomicU64::new(NOBODYS),
         }
     }
 
     #[inline(always)]
     fn current(&self) -> Option<Participant> {
-        (self.epoch.load(Acquire) == fork::epoch())
+        fork::has_epoch(self.epoch.load(Acquire))
             .then(|| Participant { slot: self.slot.load(Relaxed), generation: self.generation.load(Relaxed) })
+    }
+
+    /// Whether this process is the participant with this name.
+    #[inline(always)]
+    fn is_named(&self, name: u64) -> bool {
+        fork::has_epoch(self.epoch.load(Acquire)) && self.name.load(Relaxed) == name
     }
 
     fn publish(&self, me: Participant) {
         self.slot.store(me.slot, Relaxed);
         self.generation.store(me.generation, Relaxed);
+        self.name.store(me.name(), Relaxed);
         self.epoch.store(fork::epoch(), Release);
     }
 }
@@ -82,6 +99,22 @@ impl Inner {
             Some(me) => Ok(me),
             None => self.enrol(),
         }
+    }
+
+    #[inline(always)]
+    pub(super) fn name(&self) -> u64 {
+        self.enrolment.name.load(Relaxed)
+    }
+
+    /// Whether this process is the participant with this name.
+    #[inline(always)]
+    pub(super) fn is_named(&self, name: u64) -> bool {
+        self.enrolment.is_named(name)
+    }
+
+    /// Whether this process has given up a name that it had.
+    pub(super) fn has_changed_its_name(&self) -> bool {
+        fork::has_epoch(self.enrolment.left_epoch.load(Acquire))
     }
 
     #[cold]
@@ -120,7 +153,7 @@ impl Inner {
 
     /// Private memory has one participant for ever: the process that made it.
     fn enrol_privately(&self) -> Result<Participant, AttachError> {
-        if self.enrolment.epoch.load(Acquire) != 0 {
+        if self.enrolment.epoch.load(Acquire) != NOBODYS {
             return Err(AttachError::NotShared);
         }
         let me = self.view.introduce(1)?;
@@ -132,7 +165,8 @@ impl Inner {
     /// The next use enrols anew.
     pub(super) fn leave(&self, descriptors: &Descriptors) {
         let _turn = self.enrolment.turn.lock();
-        self.enrolment.epoch.store(0, Release);
+        self.enrolment.left_epoch.store(fork::epoch(), Release);
+        self.enrolment.epoch.store(NOBODYS, Release);
         descriptors.unpin();
     }
 
@@ -162,7 +196,7 @@ impl Inner {
         let (Source::File(path), Some(sight)) = (&self.view.source, &self.view.sight) else { return Ok(()) };
         let removed = || AttachError::Removed { path: path.clone() };
         self.view.look_at_name().map_err(|fault| self.attach_error(fault))?;
-        let is_first = self.enrolment.epoch.load(Acquire) == 0;
+        let is_first = self.enrolment.epoch.load(Acquire) == NOBODYS;
         // After a fork the name may be out of reach (chroot, another mount namespace); the look above is
         // what is left then.
         let leads_here = sight.leads_to_file();

@@ -11,17 +11,18 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::{Child, Command};
-use std::sync::Arc;
 
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 
-use super::{Inner, Segment};
+use super::Segment;
 use crate::acquisition::Acquisition;
 use crate::answer::UsageError;
 use crate::enter::attach_trouble;
-use crate::sys::{fork, ofd, process};
+use crate::grantee::Grantee;
+use crate::helper;
+use crate::sys::{ofd, process};
 
 impl Segment {
     /// Spawns a command that keeps this process's place in the segment: if this process dies, what it holds stays held
@@ -48,15 +49,15 @@ impl Segment {
     /// * From now on this process's death is hidden as long as anybody has one of the two descriptors that the command
     ///   inherits: the command, and whatever it starts that does not close them. A program that closes all descriptors
     ///   gives the life back, and then only this process keeps it.
-    /// * Do not use the segment until the command has ended: if this process died in the middle of an update, nobody
-    ///   would finish it.
+    /// * Do not use the segment, from any thread, until the command has ended and the life is back: if this process died
+    ///   in the middle of an update, nobody would finish it. Threads and futures that wait for limits may go on waiting.
     /// * A life can be lent to one command at a time. Do not fork without exec meanwhile: such a child has a copy of it.
     ///
     /// # Errors
     ///
     /// If the command cannot be started, or there is no life to be lent: [`io::ErrorKind::InvalidInput`].
     pub fn spawn_lending_life(&self, command: Command, unblock: &[i32]) -> io::Result<(Child, LentLife)> {
-        self.inner.me().map_err(io::Error::other)?;
+        let lender = self.inner.me().map_err(io::Error::other)?;
         let descriptors = self.inner.view.machine.descriptors.as_ref();
         let life = descriptors.and_then(|it| it.kept.take());
         let (Some(descriptors), Some(life)) = (descriptors, life) else {
@@ -74,9 +75,9 @@ impl Segment {
             });
         match spawned {
             Ok((child, end)) => {
-                let inner = self.inner.clone();
-                let epoch = fork::epoch();
-                Ok((child, LentLife { inner, life, end, epoch, _children_wait: children_wait }))
+                let (segment, life) = (self.clone(), Some(life));
+                let lender = Grantee::new(lender);
+                Ok((child, LentLife { segment, life, end, lender, _children_wait: children_wait }))
             }
             Err(error) => {
                 descriptors.kept.put_back(life);
@@ -87,15 +88,18 @@ impl Segment {
 }
 
 /// The life of a participant, lent to a command by [`Segment::spawn_lending_life`].
+///
+/// Dropped without [`release`](Self::release), it goes back to the segment, which can lend it again. What this process
+/// holds stays held. If the command, or something it started, still has the life, they keep it alive as before.
 #[must_use = "what is held is to be released by it"]
 pub struct LentLife {
-    inner: Arc<Inner>,
-    /// The description that holds our byte.
-    life: OwnedFd,
+    segment: Segment,
+    /// The description that holds our byte; none once it was put back or given up.
+    life: Option<OwnedFd>,
     /// Says when nobody has the other end any more.
     end: OwnedFd,
-    /// The process that lent it.
-    epoch: u64,
+    /// The participant whose life it is.
+    lender: Grantee,
     /// So that the command can be asked how it ended, also where the program ignores that.
     _children_wait: Option<process::ChildrenWait>,
 }
@@ -112,26 +116,51 @@ impl LentLife {
     /// taken from them, and with it everything that this process holds in the segment is returned, as for a dead
     /// participant: without the reports it owes.
     ///
+    /// This process is another participant then. Its other acquisitions, permits, guards and items of work are void:
+    /// dropping one does nothing, and using one is an error that says so ([`UsageError::Returned`]). Threads and futures
+    /// that wait for limits join the queue anew, at its end.
+    ///
     /// # Errors
     ///
     /// As [`Acquisition::release`].
-    pub fn release(self, held: Acquisition) -> Result<(), UsageError> {
-        if self.epoch != fork::epoch() {
-            // A child has a copy of the descriptor, and the life is its parent's.
-            return Err(UsageError::Forked);
-        }
-        let Some(descriptors) = &self.inner.view.machine.descriptors else { return held.release() };
-        if !self.is_lent() {
-            descriptors.kept.put_back(self.life);
+    pub fn release(mut self, held: Acquisition) -> Result<(), UsageError> {
+        // A child has a copy of the descriptor, and the life is its parent's.
+        self.lender.check(&self.segment)?;
+        let before = self.lender.participant();
+        let is_lent = self.is_lent();
+        let (Some(descriptors), true) = (&self.segment.inner.view.machine.descriptors, is_lent) else {
+            self.put_back();
             return held.release();
-        }
+        };
+        let Some(life) = self.life.take() else { return held.release() };
         let set = held.set().clone();
-        // What it holds is returned below, by somebody who is not its owner any more.
+        // What it holds is returned below, by a participant that is not its owner any more.
         held.abandon();
-        ofd::unlock(self.life.as_raw_fd(), 0, 0);
-        self.inner.leave(descriptors);
-        set.segment().participant().map_err(attach_trouble)?;
-        set.sweep()?;
-        Ok(())
+        let places = set.engine().places_of(before).unwrap_or_default();
+        ofd::unlock(life.as_raw_fd(), 0, 0);
+        self.segment.inner.leave(descriptors);
+        let enrolled = set.segment().participant().map_err(attach_trouble);
+        let swept = enrolled.and_then(|_| set.sweep());
+        // Nobody else tells those of this process who wait that their places are gone.
+        let rung = set.engine().ring_places(&places).map_err(|fault| set.trouble(fault));
+        helper::participant_has_changed(&set, before);
+        swept?;
+        Ok(rung?)
+    }
+
+    /// Gives the life back to the segment, if this process is the participant whose life it is.
+    fn put_back(&mut self) {
+        if let (Some(descriptors), Some(life)) =
+            (&self.segment.inner.view.machine.descriptors, self.life.take())
+            && self.lender.is_us(&self.segment)
+        {
+            descriptors.kept.put_back(life);
+        }
+    }
+}
+
+impl Drop for LentLife {
+    fn drop(&mut self) {
+        self.put_back();
     }
 }

@@ -179,6 +179,23 @@ impl Segment {
         self.inner.me()
     }
 
+    /// The [name](Participant::name) of this process's last participant.
+    #[inline(always)]
+    pub(crate) fn name_of_us(&self) -> u64 {
+        self.inner.name()
+    }
+
+    /// Whether this process is the participant with this [name](Participant::name). Never enrols.
+    #[inline(always)]
+    pub(crate) fn is_named(&self, name: u64) -> bool {
+        self.inner.is_named(name)
+    }
+
+    /// Whether this process has had another name since the last fork.
+    pub(crate) fn has_changed_its_name(&self) -> bool {
+        self.inner.has_changed_its_name()
+    }
+
     /// The set's block as the protocol sees it. For model checks and crash tests; not covered by semantic
     /// versioning.
     #[doc(hidden)]

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use crate::core::{self, AT_ONCE, NEVER};
 use crate::error::SyncError;
+use crate::grantee::Grantee;
 use crate::segment::{BoundBlock, LockStatistics};
+use crate::sys::clock;
 use crate::sys::machine::Machine;
-use crate::sys::{clock, fork};
 
 /// A mutex in a segment, guarding a fixed number of 64-bit words.
 ///
@@ -92,7 +93,7 @@ impl SharedMutex {
             .lock(me, deadline)
             .map_err(|fault| self.bound.segment().view().sync_error(fault))?;
         let guard =
-            |inner| SharedMutexGuard { mutex: self, inner: ManuallyDrop::new(inner), epoch: fork::epoch() };
+            |inner| SharedMutexGuard { mutex: self, inner: ManuallyDrop::new(inner), to: Grantee::new(me) };
         Ok(match locked {
             core::Locked::Clean(inner) => LockedMutex::Clean(guard(inner)),
             core::Locked::OwnerDied(inner) => LockedMutex::OwnerDied(guard(inner)),
@@ -100,12 +101,14 @@ impl SharedMutex {
     }
 }
 
-/// The lock, held. Dropping it unlocks; in a forked child it does nothing, because the lock is the parent's.
+/// The lock, held. Dropping it unlocks. It belongs to the participant that took it: in a forked child, and after this
+/// process [took a lent slot lock back](crate::LentLife::release), dropping it does nothing.
 #[must_use]
 pub struct SharedMutexGuard<'a> {
     mutex: &'a SharedMutex,
     inner: ManuallyDrop<core::Guard<'a, Machine>>,
-    epoch: u64,
+    /// The participant that locked it.
+    to: Grantee,
 }
 
 impl SharedMutexGuard<'_> {
@@ -130,11 +133,9 @@ impl SharedMutexGuard<'_> {
         &mut self,
         change: impl FnOnce(&mut MutexUpdate<'_, '_>) -> Result<T, SyncError>,
     ) -> Result<T, SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        self.to.check(self.mutex.bound.segment())?;
         let mutex = self.mutex;
-        let mut update = MutexUpdate { mutex, inner: Some(self.inner.begin()), epoch: self.epoch };
+        let mut update = MutexUpdate { mutex, inner: Some(self.inner.begin()), to: self.to };
         let value = change(&mut update)?;
         update.commit()?;
         Ok(value)
@@ -143,9 +144,7 @@ impl SharedMutexGuard<'_> {
     /// Unlocks, and tells if something was wrong.
     pub fn unlock(self) -> Result<(), SyncError> {
         let mut it = ManuallyDrop::new(self);
-        if it.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        it.to.check(it.mutex.bound.segment())?;
         it.inner.unlock_in_place().map_err(|fault| it.error(fault))
     }
 
@@ -156,7 +155,7 @@ impl SharedMutexGuard<'_> {
 
 impl Drop for SharedMutexGuard<'_> {
     fn drop(&mut self) {
-        if self.epoch == fork::epoch() {
+        if self.to.is_us(self.mutex.bound.segment()) {
             // What it finds wrong is counted in the block; a destructor has nobody to tell.
             let _ = self.inner.unlock_in_place();
         }
@@ -174,7 +173,8 @@ pub struct MutexUpdate<'g, 'a> {
     mutex: &'g SharedMutex,
     /// None only once it is committed.
     inner: Option<core::Transaction<'g, 'a, Machine>>,
-    epoch: u64,
+    /// The participant that locked it.
+    to: Grantee,
 }
 
 impl<'g, 'a> MutexUpdate<'g, 'a> {
@@ -186,17 +186,13 @@ impl<'g, 'a> MutexUpdate<'g, 'a> {
 
     /// Changes a word.
     pub fn set(&mut self, index: usize, value: u64) -> Result<(), SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        self.to.check(self.mutex.bound.segment())?;
         let inner = self.inner.as_mut().ok_or(SyncError::Forked)?;
         inner.set(index, value).map_err(|fault| self.mutex.bound.segment().view().sync_error(fault))
     }
 
     fn commit(mut self) -> Result<(), SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
+        self.to.check(self.mutex.bound.segment())?;
         self.inner.take().ok_or(SyncError::Forked)?.commit();
         Ok(())
     }
@@ -204,8 +200,9 @@ impl<'g, 'a> MutexUpdate<'g, 'a> {
 
 impl Drop for MutexUpdate<'_, '_> {
     fn drop(&mut self) {
-        if self.epoch != fork::epoch() {
-            // The closure forked and this is the child: the changes are the parent's to commit or undo.
+        if !self.to.is_us(self.mutex.bound.segment()) {
+            // The closure forked and this is the child: the changes are the parent's to commit or undo. Or the lock was
+            // taken over, and its new holder has undone them.
             if let Some(inner) = self.inner.take() {
                 std::mem::forget(inner);
             }

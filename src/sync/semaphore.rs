@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crate::background::{self, DROP_PATIENCE};
-use crate::core::{NEVER, Reach, Semaphore, Take, Until};
+use crate::core::{NEVER, Participant, Reach, Semaphore, Take, Until};
 use crate::error::SyncError;
+use crate::grantee::Grantee;
 use crate::segment::{BoundBlock, LockStatistics, SemaphoreState};
+use crate::sys::clock;
 use crate::sys::machine::Machine;
-use crate::sys::{clock, fork};
 
 /// A semaphore in a segment: several permits can be taken at once, and what a process holds returns when it
 /// dies, whatever kills it.
@@ -63,7 +64,7 @@ impl SharedSemaphore {
                 answer = semaphore.try_take(me, permits, until).map_err(fault)?;
             }
         }
-        self.answer(answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
+        self.answer(me, answer, permits, |wanted, available| SyncError::NotAvailable { wanted, available })
     }
 
     /// How many permits are free now.
@@ -97,7 +98,7 @@ impl SharedSemaphore {
         Semaphore(self.bound.block())
     }
 
-    fn check(&self, permits: u64) -> Result<crate::core::Participant, SyncError> {
+    fn check(&self, permits: u64) -> Result<Participant, SyncError> {
         if permits == 0 {
             return Err(SyncError::Nothing);
         }
@@ -110,37 +111,39 @@ impl SharedSemaphore {
         let interval = view.machine.doorbell_slice;
         let answer = self.semaphore().take(me, permits, deadline, interval, || view.look_at_name());
         let answer = answer.map_err(|fault| view.sync_error(fault))?;
-        self.answer(answer, permits, |wanted, available| SyncError::TimedOut { wanted, available })
+        self.answer(me, answer, permits, |wanted, available| SyncError::TimedOut { wanted, available })
     }
 
     fn answer(
         &self,
+        me: Participant,
         answer: Take,
         wanted: u64,
         refusal: impl FnOnce(u64, u64) -> SyncError,
     ) -> Result<Permit, SyncError> {
         match answer {
-            Take::Taken => Ok(Permit { semaphore: self.clone(), permits: wanted, epoch: fork::epoch() }),
+            Take::Taken => Ok(Permit { semaphore: self.clone(), permits: wanted, to: Grantee::new(me) }),
             Take::NotNow { available } => Err(refusal(wanted, available)),
             Take::Never { capacity } => Err(SyncError::Never { wanted, capacity }),
         }
     }
 
-    fn give(&self, permits: u64, until: impl Into<Until>) -> Result<(), SyncError> {
-        let me = self.bound.segment().participant()?;
-        let given = self.semaphore().give(me, permits, until);
+    /// Gives back permits of a participant, if this process still is it.
+    fn give(&self, to: Grantee, permits: u64, until: impl Into<Until>) -> Result<(), SyncError> {
+        to.check(self.bound.segment())?;
+        let given = self.semaphore().give(to.participant(), permits, until);
         given.map(drop).map_err(|fault| self.bound.segment().view().sync_error(fault))
     }
 }
 
-/// Permits, held. Dropping it gives them back; in a forked child it does nothing, because they are the
-/// parent's.
+/// Permits, held. Dropping it gives them back. They belong to the participant that took them: in a forked child, and
+/// after this process [took a lent slot lock back](crate::LentLife::release), dropping it does nothing.
 #[must_use]
 #[derive(Debug)]
 pub struct Permit {
     semaphore: SharedSemaphore,
     permits: u64,
-    epoch: u64,
+    to: Grantee,
 }
 
 impl Permit {
@@ -153,22 +156,20 @@ impl Permit {
     /// [`patience`](crate::SegmentOptions::patience), but the permits are not lost: they are given back as soon
     /// as the lock is free.
     pub fn release(mut self) -> Result<(), SyncError> {
-        if self.epoch != fork::epoch() {
-            return Err(SyncError::Forked);
-        }
         let until = self.semaphore.bound.segment().until();
         self.give_back(until)
     }
 
     fn give_back(&mut self, until: Until) -> Result<(), SyncError> {
         let permits = std::mem::take(&mut self.permits);
-        let given = self.semaphore.give(permits, until);
+        let to = self.to;
+        let given = self.semaphore.give(to, permits, until);
         if let Err(SyncError::Busy { .. }) = given {
             // A process was stopped while holding the lock: the background thread waits in our place.
             let semaphore = self.semaphore.clone();
             let lock = std::ptr::from_ref(semaphore.semaphore().0.lock).addr();
             background::run(lock, move |patience| {
-                !matches!(semaphore.give(permits, Until::Within(patience)), Err(SyncError::Busy { .. }))
+                !matches!(semaphore.give(to, permits, Until::Within(patience)), Err(SyncError::Busy { .. }))
             });
         }
         given
@@ -177,7 +178,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        if self.permits > 0 && self.epoch == fork::epoch() {
+        if self.permits > 0 {
             // A destructor must not hang, and has nobody to tell.
             let _ = self.give_back(Until::Within(clock::nanos(DROP_PATIENCE)));
         }

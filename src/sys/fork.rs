@@ -64,6 +64,13 @@ pub(crate) fn epoch() -> u64 {
     }
 }
 
+/// Whether this process has this epoch, which is not 0. Less work than asking for the [epoch]: a child that has not
+/// looked yet finds 0, which is not the epoch of any process.
+#[inline(always)]
+pub(crate) fn has_epoch(epoch: u64) -> bool {
+    page().is_some_and(|page| page.epoch.load(Acquire) == epoch)
+}
+
 #[cold]
 fn first_look(word: &AtomicU64) -> u64 {
     let next = COUNTER.load(SeqCst) + 1;
@@ -365,6 +372,7 @@ mod tests {
         prepare().unwrap();
         assert_ne!(epoch(), 0);
         assert_eq!(epoch(), epoch());
+        assert!(has_epoch(epoch()) && !has_epoch(epoch() + 1));
         assert_eq!(std::thread::spawn(epoch).join().unwrap(), epoch());
     }
 

@@ -1,5 +1,7 @@
 //! Forking workers, and how a worker learns that it shall stop.
 
+use std::ffi::OsString;
+use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
@@ -26,6 +28,19 @@ pub(crate) enum NotForked {
     Threads(usize),
     /// The system refused.
     Failed(io::Error),
+}
+
+/// Reads a variable of the environment, and takes it out if no other thread could be reading the environment now. Where
+/// there are other threads it stays.
+pub(crate) fn take_variable(name: &str) -> Option<OsString> {
+    let value = std::env::var_os(name)?;
+    let is_alone = fs::read_dir("/proc/self/task").is_ok_and(|tasks| tasks.count() == 1);
+    if is_alone {
+        // SAFETY: this thread is the only one of the process, so no other reads or changes the environment, and none can
+        // start before the call returns.
+        unsafe { std::env::remove_var(name) };
+    }
+    Some(value)
 }
 
 impl<E: Into<io::Error>> From<E> for NotForked {

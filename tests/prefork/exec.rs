@@ -9,7 +9,7 @@ use nix::unistd::getppid;
 use crate::support::{self, TempName, say};
 use crate::{children, exit, prefork, reasons, tell_supervisor, until};
 
-pub(crate) const TESTS: [(&str, fn()); 8] = [
+pub(crate) const TESTS: [(&str, fn()); 9] = [
     ("workers_run_again_share_a_set_by_its_name", || in_a_process("budget")),
     ("workers_run_again_have_the_programs_signals_and_drain", || in_a_process("drain")),
     ("workers_run_again_may_follow_threads", || in_a_process("threads")),
@@ -17,6 +17,7 @@ pub(crate) const TESTS: [(&str, fn()); 8] = [
     ("ends_are_noticed_while_another_thread_takes_all_signals", || in_a_process("greedy_thread")),
     ("workers_run_again_may_not_run_workers_again", || in_a_process("nested")),
     ("an_order_that_makes_no_sense_is_an_error", || in_a_process("bad_order")),
+    ("an_order_for_another_process_is_left_alone_and_no_child_inherits_one", || in_a_process("others_order")),
     ("a_worker_whose_supervisor_died_before_it_began_is_no_supervisor", orphaned_early),
 ];
 
@@ -86,12 +87,28 @@ pub(crate) fn role(arguments: &[String]) {
             assert_eq!(reasons(&report.unwrap()), [ExitReason::Finished; 2]);
         }
         "bad_order" => {
+            let order = format!("{}:zero", getppid());
             // SAFETY: this process has one thread.
-            unsafe { std::env::set_var("LIMITSET_WORKER", "0:zero") };
+            unsafe { std::env::set_var("LIMITSET_WORKER", &order) };
             let error = options().run(|_| {}).unwrap_err();
-            assert!(matches!(&error, PreforkError::Order { found } if found == "0:zero"), "{error}");
+            assert!(matches!(&error, PreforkError::Order { found } if *found == order), "{error}");
             // Forked workers take no orders.
             assert_eq!(prefork(1).run(|_| {}).unwrap().exits, 1);
+        }
+        "others_order" => {
+            // Its workers come here, too, with an order of their own.
+            if std::env::var_os("LIMITSET_WORKER").is_none() {
+                // Of a version that writes it otherwise, for another process.
+                let others = format!("v9 {} {}", getppid(), std::process::id());
+                // SAFETY: this process has one thread.
+                unsafe { std::env::set_var("LIMITSET_WORKER", others) };
+            }
+            let report = options().run(|_| {
+                assert_eq!(std::env::var_os("LIMITSET_WORKER"), None, "it was taken out");
+                let child = std::process::Command::new("sh").args(["-c", "env"]).output().unwrap();
+                assert!(!String::from_utf8_lossy(&child.stdout).contains("LIMITSET_WORKER"));
+            });
+            assert_eq!(reasons(&report.unwrap()), [ExitReason::Finished; 2]);
         }
         "early" => {
             if std::env::var_os("LIMITSET_WORKER").is_some() {

@@ -76,7 +76,7 @@ pub fn look(set: &LimitSet, waits: &mut Waits) -> Option<Vec<Charge>> {
     match parts.look(&mut guard, &mut waits.place, &waits.wants, &Clock::Manual, now).unwrap() {
         Look::Waiting => None,
         Look::Granted => Some(Charge::of(&waits.wants, u64::MAX, parts.table, u64::MAX).collect()),
-        Look::Refused => panic!("refused: {waits:?}"),
+        answer @ (Look::Refused | Look::Lost) => panic!("{answer:?}: {waits:?}"),
     }
 }
 

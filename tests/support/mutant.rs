@@ -3,10 +3,8 @@
 //! A test that cannot fail proves nothing. Each [`Mutation`] here is one defect: an ordering too weak, a
 //! store lost or late, a wake forgotten, a death believed too early. None of them is in the product:
 //! [`Mutant`] wraps an environment and tampers with single operations on the way through, so the protocol
-//! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include
-//! this same file.
-//!
-//! Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
+//! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include this same
+//! file. Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
 
 #![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
 
@@ -99,6 +97,8 @@ pub enum Effect {
     Overtake,
     /// An acquisition is stamped with the pauses so far when it ends; by the model, too.
     StampAtEnd,
+    /// A waiter leaves its entry without asking whose it is by now; by the model, too.
+    LeaveUnasked,
     /// The doorbell wakes somebody only if its bit says that somebody sleeps.
     TrustSleepersBit,
     /// Bytes of an item are written after the transaction that says that they are there; by the model.
@@ -139,8 +139,7 @@ const fn mutation(name: &'static str, breaks: &'static str, effect: Effect) -> M
 
 /// The word of a set with the number of those who wait; `docs/format.md` names it.
 const QUEUE_LENGTH: usize = 7;
-/// Those with the instant of the next admission, the number of pauses, the end of the last one, how many there were in a
-/// row, and how many admissions are still spaced.
+/// The words about pauses; `docs/format.md` names them.
 const NEXT_ADMISSION: usize = 2;
 const COOLDOWN_GENERATION: usize = 3;
 const COOLDOWN_UNTIL: usize = 8;
@@ -152,8 +151,7 @@ const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
 const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
 
-/// The first of the words of a work queue, in a set of one limit of permits and three slots, where nobody can wait: the
-/// item that is handed out next.
+/// The first word of a work queue (the next item), in a set of one limit of permits and three slots without waiters.
 const FIRST_READY: usize = 32 + 8 + 8 + 3 * 2;
 /// How many items of it are done.
 const DONE: usize = FIRST_READY + 21;
@@ -247,6 +245,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::SkipServe),
     mutation("newcomer_first", "who asks takes what is there though others wait for it",
         Effect::Overtake),
+    mutation("place_not_compared", "a waiter that was taken for dead leaves an entry that is another's by now",
+        Effect::LeaveUnasked),
     mutation("queue_overlooked", "the queue looks empty to everybody",
         Effect::ReadZeroOf(QUEUE_LENGTH)),
     mutation("remover_without_fence", "who removes a set may overlook somebody who is about to wait",
@@ -293,7 +293,7 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::WokenRingsNobody),
 ];
 
-/// Defects of the journal that a kill at the wrong instruction shows on a real machine.
+/// Defects that a kill at the wrong instruction shows on a real machine.
 pub const JOURNAL_MUTATIONS: [&str; 3] = ["no_journal", "commit_before_apply", "stale_old_value"];
 
 /// The defect with this name, or the control.

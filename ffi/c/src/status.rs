@@ -143,6 +143,7 @@ pub(crate) fn of_acquire(error: &AcquireError) -> limitset_status {
         AcquireError::Unavailable(_) => LIMITSET_UNAVAILABLE,
         AcquireError::Removed => LIMITSET_REMOVED,
         AcquireError::Forked => LIMITSET_FORKED,
+        AcquireError::Returned => LIMITSET_NOT_HELD,
         AcquireError::NotShared => LIMITSET_NOT_SHARED,
         _ => LIMITSET_OTHER,
     }
@@ -157,6 +158,7 @@ pub(crate) fn of_usage(error: &UsageError) -> limitset_status {
         UsageError::TooMuch { .. } => LIMITSET_TOO_MUCH,
         UsageError::Unreported { .. } => LIMITSET_UNREPORTED,
         UsageError::Forked => LIMITSET_FORKED,
+        UsageError::Returned => LIMITSET_NOT_HELD,
         UsageError::Unavailable(_) => LIMITSET_UNAVAILABLE,
         UsageError::Removed => LIMITSET_REMOVED,
         _ => LIMITSET_OTHER,

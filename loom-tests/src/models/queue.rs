@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use limitset::core::NEVER;
+use limitset::core::{NEVER, Participant};
 use limitset::engine::Entered;
 use limitset::{Limit, ResourceLimit};
 
@@ -181,6 +181,33 @@ pub fn newcomer_does_not_overtake(mutation: Mutation) {
         });
         newcomer.join().unwrap();
         assert_eq!(set.live(2, 0, |life| life.wait(place, 2, NEVER)), Some(Answer::Granted));
+        set.check();
+    });
+}
+
+/// Invariant: a process that was taken for dead and enrolled anew, such as one that took its lent slot lock back, finds
+/// that its place is lost, and leaves alone whose the entry is by now: that waiter gets the permit, whether the holder
+/// gives it back or is killed at whatever operation.
+pub fn lost_place_is_left_alone(mutation: Mutation) {
+    let model = Model::exhaustive("lost_place_is_left_alone", 2, "2, 7", mutation).bounded(2);
+    model.sweep(&[1], |scenario| {
+        let set = permits(scenario, 1, 4, Sleep::UntilNews);
+        let mut lost = set.queue_up(2, 1, NEVER, false);
+        set.die(2, 0);
+        set.enrol(0, 2).expect("nobody kills it");
+        let waiter = beside(&set, |set| {
+            set.live(3, 0, |life| {
+                assert_eq!(life.acquire(1), Answer::Granted);
+                life.release();
+            })
+        });
+        let again = Participant { slot: 2, generation: 2 };
+        set.act_as(0, again, 0, |life| {
+            life.abandon(&lost, 1);
+            assert_eq!(life.look(&mut lost, 1, NEVER), Some(Answer::Lost));
+        });
+        set.live(1, 1, |life| life.release());
+        waiter.join().unwrap();
         set.check();
     });
 }
