@@ -17,7 +17,7 @@ use loom::thread::{JoinHandle, spawn, yield_now};
 
 use crate::mutant::Mutant;
 use crate::sleepers::Sleepers;
-use crate::sweep::Scenario;
+use crate::sweep::{ROLES, Scenario};
 
 /// How sleeps end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub struct World {
     deposed: AtomicU64,
     journal: Vec<AtomicU64>,
     words: Vec<AtomicU64>,
+    /// What the pairs of light and heavy fences order, a cell for each role.
+    barriers: Vec<AtomicU32>,
     lock_sleepers: Sleepers,
     doorbell_sleepers: Sleepers,
     /// The doorbells of waiters, and those of participants.
@@ -151,6 +153,7 @@ impl World {
             deposed: zero(),
             journal: (0..2 * shape.changes).map(|_| zero()).collect(),
             words: shape.words.iter().map(|value| AtomicU64::new(*value)).collect(),
+            barriers: (0..ROLES).map(|_| AtomicU32::new(0)).collect(),
             lock_sleepers: Sleepers::new(),
             doorbell_sleepers: Sleepers::new(),
             bells: (0..queue.waiters).map(|_| AtomicU32::new(0)).collect(),
@@ -425,15 +428,26 @@ impl Env for LoomEnv<'_> {
         }
     }
 
-    /// What the pair of fences promises, on both sides.
+    /// Orders this role against heavy fences, and against nothing else: each role has a cell of its own, which only heavy
+    /// fences of other roles touch. So two light fences share no cell, and no order.
     fn light_fence(&self) {
-        if !self.is_idle(&self.world.sleepers) {
-            self.fence(SeqCst);
+        if !self.is_idle(&self.world.sleepers) && self.takes_place() {
+            self.world.barriers[self.role as usize].fetch_add(0, AcqRel);
         }
     }
 
+    /// Touches the cell of every other role once. A light fence that comes before is seen from here on; one that comes
+    /// after sees what came before this. The first fence says what the cells are given and the last takes over what they
+    /// held, so that a heavy fence hands nothing from one light fence to another.
     fn heavy_fence(&self) {
-        self.light_fence();
+        if !self.is_idle(&self.world.sleepers) && self.takes_place() {
+            fence(SeqCst);
+            let cells = self.world.barriers.iter().enumerate();
+            for (_, cell) in cells.filter(|(role, _)| *role != self.role as usize) {
+                cell.fetch_add(0, Relaxed);
+            }
+            fence(SeqCst);
+        }
     }
 
     fn rest(&self, _: u32) {

@@ -91,6 +91,7 @@ const CATCHES: &[(&str, &str, Sign)] = &[
     ("lock_wake_lost", "journal_all_or_none_three", Sign::Deadlock),
     ("unlock_without_fence", "lock_loses_no_wake", Sign::Deadlock),
     ("sleeper_without_fence", "lock_loses_no_wake", Sign::Deadlock),
+    ("two_light_fences", "lock_loses_no_wake", Sign::Deadlock),
     ("waiters_forgotten", "lock_excludes_three", Sign::Deadlock),
     ("debt_forgotten", "giving_up_strands_nobody", Sign::Deadlock),
     ("doorbell_not_rung", "adoption_rings", Sign::Deadlock),

@@ -43,6 +43,8 @@ pub enum Effect {
     SkipFence(Ordering),
     /// Light fences (true) or heavy ones are left out.
     SkipPairedFence(bool),
+    /// Heavy fences are light ones.
+    LightenFences,
     /// Sequentially consistent fences are left out by who marks the segment as removed (true) or by all others.
     SkipStrongFence(bool),
     /// Loads of this class answer a constant.
@@ -211,6 +213,8 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::SkipPairedFence(true)),
     mutation("sleeper_without_fence", "who is about to sleep may overlook that the lock is free",
         Effect::SkipPairedFence(false)),
+    mutation("two_light_fences", "who unlocks and who is about to sleep both leave the barrier to the other",
+        Effect::LightenFences),
     mutation("waiters_forgotten", "who slept for the lock does not wake the next sleeper",
         Effect::ForgetWaiters),
     mutation("debt_forgotten", "who gives up waiting for the lock keeps its wake from the next sleeper",
@@ -539,8 +543,10 @@ impl<E: Env> Env for Mutant<'_, E> {
     }
 
     fn heavy_fence(&self) {
-        if self.effect != Effect::SkipPairedFence(false) {
-            self.of.env.heavy_fence();
+        match self.effect {
+            Effect::SkipPairedFence(false) => {}
+            Effect::LightenFences => self.of.env.light_fence(),
+            _ => self.of.env.heavy_fence(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The C binding as C programs use it: installed, compiled as C11 and as C++17 with all warnings as errors, linked with the
-//! shared and the static library, run plainly and under valgrind. And the list of scenarios, which must be answered as in
-//! Rust.
+//! shared and the static library, run plainly and under valgrind, there with the release and with the debug build. And the
+//! list of scenarios, which must be answered as in Rust.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "harness/installed.rs"]
@@ -71,9 +71,12 @@ fn trials() -> Vec<Trial> {
     for (name, scenario) in scenarios.clone() {
         trials.push(trial(format!("scenario::{name}"), move || scenario::run(Variant::C11, [&scenario])));
     }
-    trials.push(trial("scenario::all_in_one_process::valgrind".to_owned(), move || {
-        scenario::run(Variant::Valgrind, scenarios.iter().map(|(_, scenario)| scenario));
-    }));
+    for variant in [Variant::Valgrind, Variant::ValgrindDebug] {
+        let scenarios = scenarios.clone();
+        trials.push(trial(format!("scenario::all_in_one_process::{}", variant.name()), move || {
+            scenario::run(variant, scenarios.iter().map(|(_, scenario)| scenario));
+        }));
+    }
     trials
 }
 

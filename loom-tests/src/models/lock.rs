@@ -58,7 +58,7 @@ fn visit(world: &World, block: Block<'_, ModelEnv<'_>>, me: Participant) {
 
 /// Invariant: nobody sleeps for a lock that nobody holds.
 pub fn lock_loses_no_wake(mutation: Mutation) {
-    let model = Model::exhaustive("lock_loses_no_wake", 2, "3", mutation);
+    let model = Model::exhaustive("lock_loses_no_wake", 2, "3", mutation).bounded(7);
     model.run(|scenario| {
         let world = world(scenario, Sleep::UntilNews);
         let other = beside(&world, |world| world.live(2, |block, me| visit(world, block, me)));

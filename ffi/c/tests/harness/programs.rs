@@ -11,11 +11,15 @@ pub(crate) enum Variant {
     C11,
     Cpp17,
     Static,
+    /// The release build, as it is installed, under valgrind.
     Valgrind,
+    /// The debug build under valgrind.
+    ValgrindDebug,
 }
 
 impl Variant {
-    pub(crate) const ALL: [Self; 4] = [Self::C11, Self::Cpp17, Self::Static, Self::Valgrind];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::C11, Self::Cpp17, Self::Static, Self::Valgrind, Self::ValgrindDebug];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -23,7 +27,12 @@ impl Variant {
             Self::Cpp17 => "cpp17",
             Self::Static => "static",
             Self::Valgrind => "valgrind",
+            Self::ValgrindDebug => "valgrind_debug",
         }
+    }
+
+    fn is_under_valgrind(self) -> bool {
+        matches!(self, Self::Valgrind | Self::ValgrindDebug)
     }
 
     /// The compiler, and the language.
@@ -102,7 +111,7 @@ pub(crate) fn compiled(source: &Path, variant: Variant) -> PathBuf {
     type Built = HashMap<(PathBuf, Variant), Arc<OnceLock<PathBuf>>>;
     static BUILT: Mutex<Option<Built>> = Mutex::new(None);
     // The same program, run otherwise.
-    let variant = if variant == Variant::Valgrind { Variant::C11 } else { variant };
+    let variant = if variant.is_under_valgrind() { Variant::C11 } else { variant };
     let key = (source.to_owned(), variant);
     let cell = BUILT.lock().unwrap().get_or_insert_default().entry(key).or_default().clone();
     cell.get_or_init(|| compile(source, variant)).clone()
@@ -131,7 +140,7 @@ fn compile(source: &Path, variant: Variant) -> PathBuf {
 /// The command that runs a program; none if valgrind is wanted and not there.
 pub(crate) fn command(source: &Path, variant: Variant) -> Option<Command> {
     let program = compiled(source, variant);
-    if variant != Variant::Valgrind {
+    if !variant.is_under_valgrind() {
         return Some(Command::new(program));
     }
     if !has_valgrind() {
@@ -144,12 +153,14 @@ pub(crate) fn command(source: &Path, variant: Variant) -> Option<Command> {
     if source.file_stem().is_some_and(|stem| stem != "forks") {
         command.args(["--leak-check=full", "--errors-for-leak-kinds=definite"]);
     }
-    command.env("LD_LIBRARY_PATH", debug_library()).arg(program);
+    if variant == Variant::ValgrindDebug {
+        command.env("LD_LIBRARY_PATH", debug_library());
+    }
+    command.arg(program);
     Some(command)
 }
 
-/// Where the library of the debug build is, by its soname. An optimizer may read what it has not written, if it does not
-/// matter what that is, and valgrind complains.
+/// Where the library of the debug build is, by its soname.
 fn debug_library() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
