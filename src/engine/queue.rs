@@ -9,9 +9,9 @@
 //! | granted | no           | charged       | its waiter, who collects it; a death, which returns |
 //! | refused | no           | not charged   | its waiter, who learns that it can never be had     |
 //!
-//! Whoever holds the lock and has made room grants to those who wait, in their order, so a waiter that is stopped
-//! delays nobody. What a waiter wants is written to its entry before the entry is linked; doorbells ring after the
-//! commit, and again, all of them, by whoever takes the lock from the dead.
+//! A lock holder that has made room grants to the waiters, in their order, so a waiter that is stopped delays nobody. What a
+//! waiter wants is written to its entry before the entry is linked; doorbells ring after the commit. A process that
+//! takes the lock from a dead holder gives the rings that are still [pending](super::wake).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -238,6 +238,7 @@ impl<'a, E: Env> Engine<'a, E> {
         self.note(waiter, WaiterWord::WakesAt, NEVER)?;
         self.note(waiter, WaiterWord::SharesDoorbell, shares_doorbell.into())?;
         self.note(waiter, WaiterWord::Owing, owing)?;
+        self.note(waiter, WaiterWord::PassesOn, 0)?;
         for (limit, amount) in wants.iter() {
             self.note(waiter, WaiterWord::Amount(limit), amount)?;
         }

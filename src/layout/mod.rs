@@ -27,7 +27,7 @@ pub(crate) mod waiters;
 pub(crate) mod work;
 
 /// Raised whenever the meaning or place of any byte changes.
-pub(crate) const FORMAT_VERSION: u32 = 4;
+pub(crate) const FORMAT_VERSION: u32 = 5;
 
 /// Distance kept between words that different processes write without a lock: two 64-byte lines, because
 /// x86 fetches lines in pairs.
