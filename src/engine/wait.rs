@@ -96,7 +96,8 @@ impl<E: Env> Engine<'_, E> {
         Ok(Admitted::new(admitted.pause, admitted.on_trial() && wants.demand() != 0))
     }
 
-    /// Takes what is wanted if it is there and nobody came first; else joins the queue, if there is patience.
+    /// Takes what is wanted if it is there and nobody came first, or if it [leaves](Self::leaves_enough) every waiter what it
+    /// asked for; else joins the queue, if there is patience.
     pub fn enter(
         &self,
         guard: &mut Guard<'_, E>,
@@ -116,7 +117,9 @@ impl<E: Env> Engine<'_, E> {
                 if in_order {
                     self.serve(guard, mask, now)?;
                 }
-                let is_first = !in_order || self.waited_for(guard, mask)? == 0;
+                let is_first = !in_order
+                    || self.waited_for(guard, mask)? == 0
+                    || self.leaves_enough(guard, wants, now)?;
                 // Who takes nothing is nobody to hold up.
                 let gate = if mask == 0 { None } else { self.gate(guard, now)? };
                 if is_first
