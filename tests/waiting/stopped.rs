@@ -233,8 +233,8 @@ fn stuck_lock() {
     ];
     for answer in answers {
         let message = refusal(&answer);
-        // There is room: it must not be called limited, nor late.
-        assert!(message.starts_with("Unavailable") && message.contains(&pid), "{message}");
+        // There is room: it must not be called limited. It is late, because of the process that has the lock.
+        assert!(message.starts_with("TimedOut") && message.contains(&pid), "{message}");
     }
     drop(held);
     locker.unlock();
@@ -255,7 +255,7 @@ fn stuck_waiter(kind: &str) {
     scene.wait_for_waiters(1);
     locker.lock();
     let answer = waiter.hear();
-    assert!(answer.starts_with("Unavailable"), "{answer}");
+    assert!(answer.starts_with("TimedOut"), "{answer}");
     locker.unlock();
     scene.wait_for_waiters(0);
     held.release().unwrap();
