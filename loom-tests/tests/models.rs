@@ -374,3 +374,8 @@ fn moved_alarm_is_recovered() {
 fn collecting_passes_the_alarm_on() {
     recovery::collecting_passes_the_alarm_on(CONTROL);
 }
+
+#[test]
+fn covered_newcomer_delays_nobody() {
+    queue::covered_newcomer_delays_nobody(CONTROL);
+}

@@ -60,6 +60,7 @@ pub const MODELS: &[Named] = models![
     queue::the_dead_come_in_pairs,
     queue::recovery_rings_waiters,
     queue::newcomer_does_not_overtake,
+    queue::covered_newcomer_delays_nobody,
     rejudge::removal_ends_waiting,
     rejudge::removal_finds_used_entries,
     rejudge::removal_rings_participants,
