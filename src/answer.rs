@@ -18,7 +18,8 @@ pub enum AcquireError {
     /// The limits do not allow it now.
     #[error("{0}")]
     Denied(Denial),
-    /// The limits may allow it, but others who want the same came first and wait.
+    /// The limits may allow it, but others who want the same came first and wait, and it would take some of what they asked
+    /// for.
     #[error("{ahead} others wait for the same limits: wait too, or try again later")]
     Queued {
         /// How many.
