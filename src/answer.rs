@@ -18,7 +18,8 @@ pub enum AcquireError {
     /// The limits do not allow it now.
     #[error("{0}")]
     Denied(Denial),
-    /// The limits may allow it, but others who want the same came first and wait.
+    /// The limits may allow it, but others who want the same came first and wait, and it would take some of what they asked
+    /// for.
     #[error("{ahead} others wait for the same limits: wait too, or try again later")]
     Queued {
         /// How many.
@@ -244,8 +245,11 @@ impl fmt::Display for Denial {
 pub struct TimedOut {
     /// How long it was.
     pub waited: Duration,
-    /// How the limits stood to the request in the end.
+    /// How the limits stood to the request in the end. Empty if the set's lock was not to be had by then.
     pub statuses: Statuses,
+    /// The process that held the set's lock when time was up: then the set could not be asked at all. 0 if its number is
+    /// not known.
+    pub lock_holder: Option<u64>,
     /// How many others still waited before this one, for the same limits.
     pub ahead: u64,
     /// How long the set would still have admitted nobody, if it was [cooling down](AcquireError::CoolingDown).
@@ -280,6 +284,11 @@ impl TimedOut {
 impl fmt::Display for TimedOut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "nothing granted in {:?}", self.waited)?;
+        match self.lock_holder {
+            Some(0) => f.write_str(": the set's lock was held by another process all the time")?,
+            Some(pid) => write!(f, ": the set's lock was held by process {pid} all the time")?,
+            None => {}
+        }
         if let Some(LimitStatus { key, requested, available, .. }) = self.bottleneck() {
             write!(f, ": {requested} of {key:?} wanted, {available} available")?;
         }

@@ -94,7 +94,7 @@ impl LimitSet {
                 Ok(Started::Granted(ask.acquisition(self, &granted)))
             }
             Ok(None) => self.start_waiting(&ask, timeout, since),
-            Err(trouble) => self.on_trouble(trouble, ask.label).map(Started::Granted),
+            Err(trouble) => self.on_first_trouble(trouble, timeout, ask.label).map(Started::Granted),
         }
     }
 

@@ -99,6 +99,7 @@ mod helper;
 #[cfg(any(feature = "shared_memory", feature = "raw_sync"))]
 pub mod interop;
 mod interrupt;
+mod late;
 mod layout;
 pub mod limit;
 mod manage;

@@ -197,7 +197,9 @@ impl LimitSet {
                 let is_possible = judged.iter().all(|it| it.standing != Standing::Never);
                 let in_order = self.keys().table.order == Order::Arrival;
                 let gate = if mask == 0 { None } else { engine.gate(guard, now)? };
-                let is_waited_for = in_order && engine.waited_for(guard, mask)? != 0;
+                let is_waited_for = in_order
+                    && engine.waited_for(guard, mask)? != 0
+                    && !engine.leaves_enough(guard, wants, now)?;
                 if let Some(at) = gate.filter(|_| is_possible)
                     && (!is_waited_for || engine.paused_until(guard, now)?.is_some())
                 {

@@ -3,21 +3,22 @@
 use std::time::Duration;
 
 use crate::acquisition::Acquisition;
-use crate::answer::{AcquireError, Holder, RunError, Statuses, TimedOut, Trouble};
+use crate::answer::{AcquireError, RunError, Statuses, Trouble};
 use crate::background;
-use crate::core::{NEVER, Reach};
+use crate::core::Reach;
 use crate::engine::{Charge, Ending, Entered, Look, Patience, Place, Wants};
 use crate::enter::{Granted, attach_trouble};
 use crate::events;
 use crate::grantee::Grantee;
 use crate::interrupt::Interrupt;
-use crate::observe::Stats;
+use crate::late::deadline;
 use crate::request::Request;
 use crate::set::LimitSet;
 use crate::sys::clock;
 
-/// How long somebody whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer
-/// than any lock is held by a process that runs, and than it takes to notice that its holder has died.
+/// How long a caller whose time is up still waits for the lock, to ask at all or to leave the queue in order: longer than it
+/// takes to notice that the lock's holder has died. A holder that gets no processor for so long makes the caller late, and
+/// nothing worse: the set is called unavailable only when the set's own patience has ended.
 pub(crate) const LAST_LOCK: Duration = Duration::from_millis(50);
 
 impl LimitSet {
@@ -42,12 +43,13 @@ impl LimitSet {
         self.acquire_within(&request.into(), None)
     }
 
-    /// As [`acquire`](Self::acquire), for at most `timeout`; if the lock of the set is stuck, some 50 ms more. Enrolling,
-    /// at the first use after a fork, has its own [`patience`](crate::SegmentOptions::patience).
+    /// As [`acquire`](Self::acquire), for at most `timeout`; if another process keeps the lock of the set, some 50 ms more.
+    /// Enrolling, at the first use after a fork, has its own [`patience`](crate::SegmentOptions::patience).
     ///
     /// # Errors
     ///
-    /// [`AcquireError::TimedOut`] after `timeout`, with who holds what; else as `acquire`.
+    /// [`AcquireError::TimedOut`] after `timeout`, with who holds what; also if the lock of the set was not to be had for so
+    /// long, whatever the set's [policy](crate::OnUnavailable) is. Else as `acquire`.
     pub fn acquire_timeout<'r>(
         &self,
         request: impl Into<Request<'r>>,
@@ -124,15 +126,8 @@ impl LimitSet {
                 Ok(ask.acquisition(self, &granted))
             }
             Ok(None) => self.wait_in_order(ask, timeout, since),
-            Err(trouble) => self.on_trouble(trouble, ask.label),
+            Err(trouble) => self.on_first_trouble(trouble, timeout, ask.label),
         }
-    }
-
-    /// How long the first look waits for the lock, in nanoseconds.
-    #[inline]
-    pub(crate) fn first_patience(&self, timeout: Option<Duration>) -> u64 {
-        let most = timeout.map_or(u64::MAX, |timeout| clock::nanos(timeout.max(LAST_LOCK)));
-        most.min(self.segment().patience())
     }
 
     /// The same for those who do not get it at once.
@@ -161,8 +156,17 @@ impl LimitSet {
         shares_doorbell: bool,
     ) -> Result<Result<Joined, AcquireError>, Trouble> {
         let since = since.unwrap_or_else(clock::monotonic);
-        let deadline = timeout.map_or(NEVER, |timeout| since.saturating_add(clock::nanos(timeout)));
-        let refusal = match self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }))? {
+        let deadline = deadline(since, timeout);
+        let entered = self.enter(ask.wants, ask.owing, Some(Patience { deadline, shares_doorbell }));
+        let entered = match entered {
+            Ok(entered) => entered,
+            Err(trouble) => {
+                let late = self.late(&trouble, since, deadline).ok_or(trouble)?;
+                events::refused(self, ask.label, &late);
+                return Ok(Err(late));
+            }
+        };
+        let refusal = match entered {
             Ok(Entered::Granted { ticket, admitted }) => {
                 events::granted(self, ask.label, ticket);
                 return Ok(Ok(Joined::Granted(ask.acquisition(self, &Granted { ticket, admitted }))));
@@ -301,7 +305,9 @@ impl Waiting {
             Ok(Outcome::Late(..)) if !is_late => Some(Err(AcquireError::Interrupted)),
             Ok(Outcome::Late(statuses, ahead, paused)) => {
                 let paused = paused.map(Duration::from_nanos);
-                Some(Err(AcquireError::TimedOut(Box::new(self.timed_out(set, statuses, ahead, paused)))))
+                Some(Err(AcquireError::TimedOut(Box::new(
+                    set.timed_out(self.since, statuses, ahead, paused),
+                ))))
             }
             Ok(Outcome::Granted) => {
                 let Place { ticket, admitted, .. } = self.place;
@@ -316,7 +322,7 @@ impl Waiting {
             Ok(Outcome::Lost) => self.rejoin(set, ask),
             Err(trouble) => {
                 self.abandon(set, ask);
-                Some(set.on_trouble(trouble, ask.label))
+                Some(self.on_trouble(set, ask, trouble))
             }
         }
     }
@@ -328,6 +334,19 @@ impl Waiting {
         if permits != 0 && set.segment().is_shared() {
             // A lock that is busy, or a set that was removed, is found by the look that follows.
             let _ = set.sweep_within(clock::nanos(LAST_LOCK), Reach::holders_of(permits));
+        }
+    }
+
+    /// What trouble means to a caller that has waited in the queue.
+    fn on_trouble(
+        &self,
+        set: &LimitSet,
+        ask: &Ask<'_>,
+        trouble: Trouble,
+    ) -> Result<Acquisition, AcquireError> {
+        match set.late(&trouble, self.since, self.deadline) {
+            Some(late) => Err(late),
+            None => set.on_trouble(trouble, ask.label),
         }
     }
 
@@ -344,7 +363,7 @@ impl Waiting {
             }
             Ok(Ok(_)) => Err(AcquireError::QueueFull { waiters: set.segment().info().waiters }),
             Ok(Err(statuses)) => Err(statuses.into_refusal()),
-            Err(trouble) => set.on_trouble(trouble, ask.label),
+            Err(trouble) => self.on_trouble(set, ask, trouble),
         })
     }
 
@@ -373,37 +392,6 @@ impl Waiting {
         // Nobody is left to tell.
         let _ = set.or_in_background_within(clock::nanos(background::DROP_PATIENCE), leave);
     }
-
-    fn timed_out(
-        &self,
-        set: &LimitSet,
-        statuses: Statuses,
-        ahead: u64,
-        cooling_down: Option<Duration>,
-    ) -> TimedOut {
-        let waited = Duration::from_nanos(clock::monotonic().saturating_sub(self.since));
-        let in_the_way: Vec<_> =
-            statuses.iter().filter(|it| !it.passed).map(|it| it.key.to_owned()).collect();
-        // It may have opened the set more than once.
-        let me = (u64::from(std::process::id()), clock::pid_namespace());
-        let participants = Stats::read(set.segment().view(), set.keys()).map(|stats| stats.participants);
-        let mut holders = Vec::new();
-        for it in participants.unwrap_or_default() {
-            for (key, amount) in it.holds.into_iter().filter(|(key, _)| in_the_way.contains(key)) {
-                holders.push(Holder {
-                    pid: it.info.as_ref().map_or(0, |info| info.pid),
-                    command: it.info.as_ref().map_or_else(String::new, |info| info.command.clone()),
-                    is_this_process: it
-                        .info
-                        .as_ref()
-                        .is_some_and(|info| (info.pid, info.pid_namespace) == me),
-                    key,
-                    amount,
-                });
-            }
-        }
-        TimedOut { waited, statuses, ahead, cooling_down, holders }
-    }
 }
 
 #[cfg(test)]
@@ -412,6 +400,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::core::NEVER;
     use crate::layout::waiters::WaiterWord;
     use crate::{ResourceLimit, Started};
 

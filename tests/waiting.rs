@@ -9,6 +9,8 @@ mod deaths;
 mod forks;
 #[path = "waiting/hands.rs"]
 mod hands;
+#[path = "waiting/load.rs"]
+mod load;
 #[path = "waiting/order.rs"]
 mod order;
 #[path = "waiting/pauses.rs"]
@@ -23,6 +25,8 @@ mod storm;
 mod support;
 #[path = "waiting/wakes.rs"]
 mod wakes;
+#[path = "waiting/woken.rs"]
+mod woken;
 
 use hands::Mode::{Futures, Processes, Threads};
 
@@ -45,6 +49,9 @@ fn main() {
         ("locker", stopped::locker_role),
         ("sleeper", stopped::sleeper_role),
         ("interrupted", deaths::interrupted_role),
+        ("crowd", woken::crowd_role),
+        ("peer", load::peer_role),
+        ("burner", load::burner_role),
     ];
     let mut tests: Vec<(&'static str, fn())> = in_all_modes! {
         "a_release_wakes_the_next": wakes::by_release,
@@ -97,5 +104,7 @@ fn main() {
     tests.extend(deaths::TESTS);
     tests.extend(storm::TESTS);
     tests.extend(answers::TESTS);
+    tests.extend(woken::TESTS);
+    tests.extend(load::TESTS);
     support::main(roles, tests);
 }

@@ -3,6 +3,7 @@
 
 mod attach;
 mod batches;
+mod bystander;
 mod c;
 mod clocks;
 mod crew;
@@ -38,8 +39,8 @@ const USAGE: &str = "\
 usage: cargo xtask bench [--quick] [--only NAME]... [--out DIR]
 
   --quick      about a minute: shorter batches, more noise
-  --only NAME  only this bench: uncontended, clocks, processes, handover, deaths, attach, c, python or
-               growth;
+  --only NAME  only this bench: uncontended, clocks, processes, handover, deaths, attach, c, python,
+               bystander or growth;
                prints the page instead of writing it, unless --out is given
   --out DIR    where RESULTS.md and results.svg go; benches/ unless given
 ";
@@ -56,6 +57,7 @@ const BENCHES: &[(&str, RunBench)] = &[
     ("attach", |plan, _| attach::run(plan)),
     ("c", |plan, _| c::run(plan)),
     ("python", |plan, _| python::run(plan)),
+    ("bystander", |plan, _| bystander::run(plan)),
     ("growth", |plan, _| growth::run(plan)),
 ];
 

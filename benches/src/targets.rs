@@ -1,6 +1,7 @@
 //! What was promised, and whether it holds in this run. Every verdict is computed from the rows; none is written down.
 
 use crate::batches::{Distance, Figures};
+use crate::bystander;
 use crate::growth;
 use crate::report::{plain, ratio_text};
 use crate::results::Results;
@@ -135,6 +136,13 @@ pub fn all(results: &Results) -> Vec<Target> {
         "noticed",
         0.95,
     ));
+    for cause in bystander::CAUSES {
+        let [few, many] = bystander::WAITERS;
+        let what = format!("a bystander's first `check` after {cause}, {many} sleeping waiters / {few}");
+        let found =
+            measured(results, "bystander", &bystander::key(cause, many), &bystander::key(cause, few), false);
+        targets.push(judged(&what, AtMost(5.0), &found));
+    }
     targets
 }
 

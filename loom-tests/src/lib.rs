@@ -48,11 +48,15 @@
 //! queue      waiter_gets_its_grant             who waits is granted what is given back, and told
 //!            waiters_are_served_in_order       … in the order of arrival
 //!            newcomer_does_not_overtake        … and not who did not wait
+//!            covered_newcomer_delays_nobody    … unless it leaves every waiter what it asked for
 //!            timeout_against_grant             who gives up has it or has left
 //!            cancel_passes_the_grant_on        … and what it leaves goes to the next
 //!            the_dead_pass_their_turn_on       … also if it was killed, or who granted
 //!            the_dead_come_in_pairs            … or both
 //!            recovery_rings_waiters            who was granted by the dead is told by the living
+//! recovery   recovery_is_recovered             … also if the process that recovers the lock is killed
+//!            moved_alarm_is_recovered          a waiter whose alarm has moved is told, whoever is killed
+//!            collecting_passes_the_alarm_on    … and tells the next one of its process in the end
 //! rejudge    removal_ends_waiting              nobody sleeps in a set that was removed
 //!            removal_finds_used_entries        … in whatever entry
 //!            removal_rings_participants        … or behind whatever doorbell

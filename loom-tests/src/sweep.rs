@@ -12,7 +12,7 @@ use std::time::Instant;
 use crate::mutant::Mutation;
 
 /// Roles a model can have, counted from 0.
-pub const ROLES: usize = 5;
+pub const ROLES: usize = 6;
 
 /// Longer than any run of a model that ends; one that exceeds it does not end.
 const MOST_BRANCHES: usize = 20_000;

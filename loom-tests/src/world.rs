@@ -35,6 +35,8 @@ pub enum Sleep {
     UntilAlarm,
     /// For the lock until news, for the doorbell only by a wake.
     LockUntilNews,
+    /// For the lock until news, for the doorbell by a wake or an alarm.
+    DoorbellUntilAlarm,
 }
 
 /// How big a world is, and what its words are at first.
@@ -231,7 +233,7 @@ impl World {
     }
 
     fn tell_sleepers(&self) {
-        if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm | Sleep::LockUntilNews) {
+        if self.sleep != Sleep::Slices && self.sleep != Sleep::DoorbellUntilWoken {
             self.lock_sleepers.tell();
         }
         if matches!(self.sleep, Sleep::UntilNews | Sleep::UntilAlarm) {
@@ -247,7 +249,7 @@ impl World {
 
     /// Whether sleeps end by the clock.
     pub fn has_alarms(&self) -> bool {
-        self.sleep == Sleep::UntilAlarm
+        matches!(self.sleep, Sleep::UntilAlarm | Sleep::DoorbellUntilAlarm)
     }
 
     /// What the clock reads.

@@ -1,7 +1,7 @@
 //! Every model, with the protocol as it is. One binary, so that the long ones share the processors.
 
 use loom_tests::models::{
-    at_once, cooldown, enrolment, journal, lock, queue, reader, rejudge, semaphore, windows, work,
+    at_once, cooldown, enrolment, journal, lock, queue, reader, recovery, rejudge, semaphore, windows, work,
 };
 use loom_tests::mutant::CONTROL;
 
@@ -388,4 +388,24 @@ fn removal_ends_waiting_for_work() {
 #[test]
 fn recovery_rings_takers() {
     work::recovery_rings_takers(CONTROL);
+}
+
+#[test]
+fn recovery_is_recovered() {
+    recovery::recovery_is_recovered(CONTROL);
+}
+
+#[test]
+fn moved_alarm_is_recovered() {
+    recovery::moved_alarm_is_recovered(CONTROL);
+}
+
+#[test]
+fn collecting_passes_the_alarm_on() {
+    recovery::collecting_passes_the_alarm_on(CONTROL);
+}
+
+#[test]
+fn covered_newcomer_delays_nobody() {
+    queue::covered_newcomer_delays_nobody(CONTROL);
 }

@@ -40,7 +40,7 @@ impl LimitSet {
             }
             Ok(None) => Ok(false),
             Err(trouble) => {
-                *over = self.on_trouble(trouble, request.name())?;
+                *over = self.on_first_trouble(trouble, timeout, request.name())?;
                 Ok(true)
             }
         }

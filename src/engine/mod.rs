@@ -8,6 +8,7 @@
 //! at_once  what there is to do nearly always
 //! queue    who waits, and in which order
 //! serve    grants on their behalf
+//! wake     which waiters are woken, also after a death
 //! wait     join the queue, sleep, look, leave
 //! cooldown pause together, resume slowly
 //! give     refund, charge more, release, cancel
@@ -38,6 +39,7 @@ mod serve;
 mod table;
 mod take;
 mod wait;
+mod wake;
 mod wants;
 mod work;
 
@@ -101,8 +103,11 @@ impl<'a, E: Env> Engine<'a, E> {
     #[inline(always)]
     pub fn begin(&self, guard: &mut Guard<'_, E>) -> Result<(), Fault> {
         guard.begin_whole()?;
-        // Who died may have done so between a grant and the ring that tells of it.
-        if guard.is_stolen() { self.ring_all().and_then(|()| self.ring_work_bells(guard)) } else { Ok(()) }
+        if guard.is_stolen() {
+            self.recover_queue(guard).and_then(|()| self.ring_work_bells(guard))
+        } else {
+            Ok(())
+        }
     }
 
     /// The instant of a decision: what the clock reads, in set time, and never before the last decision.

@@ -9,9 +9,9 @@
 //! | granted | no           | charged       | its waiter, who collects it; a death, which returns |
 //! | refused | no           | not charged   | its waiter, who learns that it can never be had     |
 //!
-//! Whoever holds the lock and has made room grants to those who wait, in their order, so a waiter that is stopped
-//! delays nobody. What a waiter wants is written to its entry before the entry is linked; doorbells ring after the
-//! commit, and again, all of them, by whoever takes the lock from the dead.
+//! A lock holder that has made room grants to the waiters, in their order, so a waiter that is stopped delays nobody. What a
+//! waiter wants is written to its entry before the entry is linked; doorbells ring after the commit. A process that
+//! takes the lock from a dead holder gives the rings that are still [pending](super::wake).
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -200,6 +200,39 @@ impl<'a, E: Env> Engine<'a, E> {
         false
     }
 
+    /// Whether a newcomer takes nothing that a waiter asked for: after the grant, each limit that it wants still has as
+    /// much as is queued for it. Then it need not queue up, although others wait for one of its limits.
+    ///
+    /// No waiter is delayed by that. Whatever each of them still lacks, it is of another limit, and what it wants of these
+    /// stays there for it: of permits, because they are only given to waiters or to newcomers that pass this test too; of
+    /// rates, because what is available never falls by the passing of time, in none of the algorithms. It falls by charges
+    /// only: grants, and reports of more than was asked for.
+    ///
+    /// In a pause or slow start there is one admission at a time, which is for the first waiter.
+    pub fn leaves_enough(&self, guard: &Guard<'_, E>, wants: &Wants, now: u64) -> Result<bool, Fault> {
+        let is_scarce =
+            guard.get(StateMap::NEXT_ADMISSION)? | guard.get(StateMap::SLOW_ADMISSIONS_LEFT)? != 0;
+        if is_scarce {
+            return Ok(false);
+        }
+        let length = guard.get(StateMap::QUEUE_LENGTH)?;
+        let get = |index: usize| guard.get(index).unwrap_or(0);
+        for (limit, amount) in wants.iter().filter(|(_, amount)| *amount > 0) {
+            let word = |word| guard.get(self.table.map.rule(limit, word));
+            let most = word(RuleWord::Capacity)?.max(word(RuleWord::Burst)?);
+            if length.checked_mul(most).is_none() {
+                // So much may be queued that the difference of the counters has come round.
+                return Ok(false);
+            }
+            let queued = word(RuleWord::Enqueued)?.wrapping_sub(word(RuleWord::Dequeued)?);
+            let available = u64::try_from(self.table.available(limit, get, now)).unwrap_or(0);
+            if amount.checked_add(queued).is_none_or(|needed| needed > available) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// How many waiters want one of these limits; with a place in the queue, those before it.
     pub fn ahead(&self, guard: &Guard<'_, E>, mask: u64, of: Option<&Place>) -> Result<u64, Fault> {
         let mut ahead = 0;
@@ -251,6 +284,7 @@ impl<'a, E: Env> Engine<'a, E> {
         self.note(waiter, WaiterWord::WakesAt, NEVER)?;
         self.note(waiter, WaiterWord::SharesDoorbell, shares_doorbell.into())?;
         self.note(waiter, WaiterWord::Owing, owing)?;
+        self.note(waiter, WaiterWord::PassesOn, 0)?;
         for (limit, amount) in wants.iter() {
             self.note(waiter, WaiterWord::Amount(limit), amount)?;
         }

@@ -1,12 +1,10 @@
 //! Grants on behalf: whoever has made room hands it out, in the order of the queue, and rings.
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
-
 use smallvec::SmallVec;
 
-use super::queue::{FREE, GRANTED, REFUSED};
+use super::queue::{GRANTED, REFUSED};
 use super::{Engine, Wants};
-use crate::core::{Bell, Env, Fault, Guard, NEVER, Participant};
+use crate::core::{Env, Fault, Guard, NEVER};
 use crate::layout::state::{LinkWord, StateMap};
 use crate::layout::waiters::WaiterWord;
 use crate::limit::Order;
@@ -51,9 +49,12 @@ impl<E: Env> Engine<'_, E> {
             let mask = self.read(waiter, WaiterWord::Mask)?;
             let in_order = self.table.order == Order::Arrival;
             if in_order && mask & blocked != 0 || mask & affected == 0 {
-                if alarm != NEVER && mask & blocked != 0 && !roused.contains(&(slot, mask)) {
-                    self.rouse(guard, waiter, slot, alarm)?;
-                    roused.push((slot, mask));
+                if alarm != NEVER && mask & blocked != 0 {
+                    self.note(waiter, WaiterWord::PassesOn, 1)?;
+                    if !roused.contains(&(slot, mask)) {
+                        self.rouse(guard, waiter, slot, alarm)?;
+                        roused.push((slot, mask));
+                    }
                 }
                 blocked |= mask;
             } else {
@@ -68,6 +69,7 @@ impl<E: Env> Engine<'_, E> {
                             blocked |= mask;
                         }
                         if self.rouse(guard, waiter, slot, at)? {
+                            self.note(waiter, WaiterWord::PassesOn, 1)?;
                             alarm = alarm.min(at);
                             roused.push((slot, mask));
                         }
@@ -77,22 +79,6 @@ impl<E: Env> Engine<'_, E> {
             waiter = next;
         }
         Ok(())
-    }
-
-    /// Lets a waiter set its alarm anew, if it would oversleep this instant.
-    pub(super) fn rouse(
-        &self,
-        guard: &mut Guard<'_, E>,
-        waiter: usize,
-        slot: u64,
-        at: u64,
-    ) -> Result<bool, Fault> {
-        if at >= self.read(waiter, WaiterWord::WakesAt)? {
-            return Ok(false);
-        }
-        self.note(waiter, WaiterWord::WakesAt, at)?;
-        self.ring(guard, waiter, slot)?;
-        Ok(true)
     }
 
     fn try_grant(&self, guard: &mut Guard<'_, E>, waiter: usize, now: u64) -> Result<Attempt, Fault> {
@@ -131,8 +117,8 @@ impl<E: Env> Engine<'_, E> {
         Ok(())
     }
 
-    /// When numbers were changed: tells those who can never be served any more, serves the others, and lets those
-    /// who still wait set their alarms anew.
+    /// When numbers were changed: refuses waiters that can never be served any more, serves the others, and wakes waiters
+    /// that would sleep beyond the instant at which they may be served now. All others go on sleeping.
     pub(super) fn rejudge(&self, guard: &mut Guard<'_, E>, now: u64) -> Result<(), Fault> {
         if self.waited_for(guard, u64::MAX)? == 0 {
             return Ok(());
@@ -145,12 +131,14 @@ impl<E: Env> Engine<'_, E> {
             let next = self.waiter(guard.get(self.table.map.link(waiter, LinkWord::Next))?)?;
             let wants = self.wants_of(waiter)?;
             if self.rates_allow_at(guard, &wants, now)?.is_none() {
+                let slot = guard.get(self.table.map.link(waiter, LinkWord::Slot))?;
                 self.refuse(guard, waiter, &wants)?;
+                self.ring(guard, waiter, slot)?;
             }
             waiter = next;
         }
         self.serve(guard, u64::MAX, now)?;
-        self.ring_all()
+        self.move_alarms(guard, now)
     }
 
     /// The instant from which on all rates allow what is wanted; permits apart. None if that never comes.
@@ -175,62 +163,6 @@ impl<E: Env> Engine<'_, E> {
         }
         Ok(Some(latest))
     }
-
-    /// Rings the doorbell of a waiter, and of its participant if it shares one: after the commit, and heard as soon as the
-    /// lock is free.
-    fn ring(&self, guard: &mut Guard<'_, E>, waiter: usize, slot: u64) -> Result<(), Fault> {
-        self.bells_of(waiter, slot)?.into_iter().flatten().try_for_each(|bell| guard.ring_other(bell))
-    }
-
-    /// The doorbell of a waiter, and that of its participant if it shares one.
-    fn bells_of(&self, waiter: usize, slot: u64) -> Result<[Option<Bell>; 2], Fault> {
-        let shares = self.read(waiter, WaiterWord::SharesDoorbell)? != 0;
-        Ok([Some(self.waiters.bell(waiter)?), shares.then(|| self.waiters.shared_bell(slot))])
-    }
-
-    /// The entries that a participant has in use. Needs no lock: entries that it gets or gives up meanwhile may be
-    /// missing or too many.
-    pub fn places_of(&self, owner: Participant) -> Result<Vec<usize>, Fault> {
-        let load = |index| Ok(self.block.env.load64(self.block.word(index)?, Acquire));
-        let used = self.waiter(load(StateMap::USED_WAITERS)?).unwrap_or(self.waiters.count);
-        let mut places = Vec::new();
-        for waiter in 1..=used {
-            let link = |word| load(self.table.map.link(waiter, word));
-            let whose = (link(LinkWord::Slot)?, link(LinkWord::Generation)?);
-            if link(LinkWord::State)? != FREE && whose == (owner.slot.into(), owner.generation) {
-                places.push(waiter);
-            }
-        }
-        Ok(places)
-    }
-
-    /// Rings the doorbells of these entries, so that threads that sleep there look again. Needs no lock.
-    pub fn ring_places(&self, places: &[usize]) -> Result<(), Fault> {
-        places.iter().try_for_each(|waiter| self.block.ring_other(self.waiters.bell(*waiter)?))
-    }
-
-    /// Rings all doorbells in use: after the death of somebody who may have owed a ring, or when the set was
-    /// removed. Needs no lock.
-    pub fn ring_all(&self) -> Result<(), Fault> {
-        let used = self.block.env.load64(self.block.word(StateMap::USED_WAITERS)?, Acquire);
-        for waiter in 1..=self.waiter(used).unwrap_or(self.waiters.count) {
-            let link = |word| {
-                let word = self.block.word(self.table.map.link(waiter, word))?;
-                Ok(self.block.env.load64(word, Relaxed))
-            };
-            if link(LinkWord::State)? != FREE {
-                for bell in self.bells_of(waiter, link(LinkWord::Slot)?)?.into_iter().flatten() {
-                    // A slot that an entry never had, or that somebody damaged: nobody sleeps behind it.
-                    self.block.ring_other(bell).or_else(no_such_bell)?;
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-fn no_such_bell(fault: Fault) -> Result<(), Fault> {
-    if matches!(fault, Fault::OutOfRange { .. }) { Ok(()) } else { Err(fault) }
 }
 
 #[cfg(test)]

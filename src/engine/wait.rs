@@ -100,7 +100,8 @@ impl<E: Env> Engine<'_, E> {
         Ok(Admitted::new(admitted.pause, admitted.on_trial() && wants.demand() != 0))
     }
 
-    /// Takes what is wanted if it is there and nobody came first; else joins the queue, if there is patience.
+    /// Takes what is wanted if it is there and nobody came first, or if it [leaves](Self::leaves_enough) every waiter what it
+    /// asked for; else joins the queue, if there is patience.
     pub fn enter(
         &self,
         guard: &mut Guard<'_, E>,
@@ -120,7 +121,9 @@ impl<E: Env> Engine<'_, E> {
                 if in_order {
                     self.serve(guard, mask, now)?;
                 }
-                let is_first = !in_order || self.waited_for(guard, mask)? == 0;
+                let is_first = !in_order
+                    || self.waited_for(guard, mask)? == 0
+                    || self.leaves_enough(guard, wants, now)?;
                 // Who takes nothing is nobody to hold up.
                 let gate = if mask == 0 { None } else { self.gate(guard, now)? };
                 if is_first
@@ -186,7 +189,7 @@ impl<E: Env> Engine<'_, E> {
             GRANTED => Look::Granted,
             _ => Look::Refused,
         };
-        self.collect(guard, place)?;
+        self.collect(guard, place, wants.demand(), now)?;
         Ok(look)
     }
 
@@ -210,33 +213,13 @@ impl<E: Env> Engine<'_, E> {
                 change.commit();
                 // Those behind may fit.
                 self.serve(guard, wants.demand(), now)?;
-                let alarm = self.read(place.waiter, WaiterWord::WakesAt)?;
-                self.pass_alarm_on(guard, slot, wants.demand(), alarm)?;
+                self.pass_alarm_on(guard, (slot, wants.demand()), now)?;
                 Ok(Look::Waiting)
             }
             state => {
-                self.collect(guard, place)?;
+                self.collect(guard, place, wants.demand(), now)?;
                 Ok(if state == GRANTED { Look::Granted } else { Look::Refused })
             }
-        }
-    }
-
-    /// Of several waiters of one process, one may have been told of an instant for all of them: when it leaves, the next
-    /// one has to know. Who comes first may be stopped.
-    fn pass_alarm_on(&self, guard: &mut Guard<'_, E>, slot: u64, mask: u64, at: u64) -> Result<(), Fault> {
-        if at == NEVER {
-            return Ok(());
-        }
-        let mut next = None;
-        self.walk(guard, |waiter| {
-            let is_next = guard.get(self.table.map.link(waiter, LinkWord::Slot))? == slot
-                && self.read(waiter, WaiterWord::Mask)? == mask;
-            next = is_next.then_some(waiter);
-            Ok(!is_next)
-        })?;
-        match next {
-            Some(waiter) => self.rouse(guard, waiter, slot, at).map(drop),
-            None => Ok(()),
         }
     }
 
@@ -249,13 +232,16 @@ impl<E: Env> Engine<'_, E> {
             && self.participant_of(guard, place.waiter)? == place.owner)
     }
 
-    fn collect(&self, guard: &mut Guard<'_, E>, place: &mut Place) -> Result<(), Fault> {
-        let pause = guard.get(self.table.map.link(place.waiter, LinkWord::Pause))?;
+    /// Collects the answer of a settled waiter, which wanted the limits in `mask`.
+    fn collect(&self, guard: &mut Guard<'_, E>, place: &mut Place, mask: u64, now: u64) -> Result<(), Fault> {
+        let link = |word| guard.get(self.table.map.link(place.waiter, word));
+        let (pause, slot) = (link(LinkWord::Pause)?, link(LinkWord::Slot)?);
         place.admitted = self.admitted(guard, Some(pause))?;
+        let passes_on = self.read(place.waiter, WaiterWord::PassesOn)? != 0;
         let mut change = guard.begin();
         self.free(&mut change, place.waiter)?;
         change.commit();
-        Ok(())
+        if passes_on { self.pass_alarm_on(guard, (slot, mask), now) } else { Ok(()) }
     }
 
     /// Notes what the doorbell says now, and when to look without being rung.
@@ -272,7 +258,8 @@ impl<E: Env> Engine<'_, E> {
         let offset = guard.get(StateMap::CLOCK_OFFSET)?;
         place.wakes_at = if at == NEVER { NEVER } else { time.reached(at.wrapping_sub(offset)) };
         place.seen = self.block.env.load32(self.doorbell(place.waiter)?, Acquire);
-        Ok(())
+        // From now on no ring is pending.
+        self.note(place.waiter, WaiterWord::Seen, place.seen.into())
     }
 
     /// Counts anew what those before want: some may have left, and those behind have joined and left too.
@@ -297,14 +284,7 @@ impl<E: Env> Engine<'_, E> {
 
     /// When a waiter may be served, if all goes as fast as it can. Not later than that: others may be stopped.
     fn due(&self, guard: &Guard<'_, E>, place: &Place, wants: &Wants, now: u64) -> Result<u64, Fault> {
-        let get = |index: usize| guard.get(index).unwrap_or(0);
-        let mut due = now;
-        for ((limit, _), units) in wants.iter().zip(&place.units).filter(|((_, amount), _)| *amount > 0) {
-            let Some(rule) = self.table.rule(limit, get) else { continue };
-            due = due.max(rule.earliest(&self.table.state(limit, get), now, *units));
-        }
-        // What is given back while nobody is admitted rings nobody.
-        due = due.max(self.gate(guard, now)?.unwrap_or(now));
+        let due = self.flows_by(guard, wants, place.units.iter().copied(), now)?;
         if due > now {
             return Ok(due);
         }
@@ -326,6 +306,25 @@ impl<E: Env> Engine<'_, E> {
             Ok(true)
         })?;
         Ok(first)
+    }
+
+    /// When so many units of each limit that is wanted can have flowed, and the set admits again; `now` if both are so. Permits
+    /// apart.
+    pub(super) fn flows_by(
+        &self,
+        guard: &Guard<'_, E>,
+        wants: &Wants,
+        units: impl Iterator<Item = u64>,
+        now: u64,
+    ) -> Result<u64, Fault> {
+        let get = |index: usize| guard.get(index).unwrap_or(0);
+        let mut due = now;
+        for ((limit, _), units) in wants.iter().zip(units).filter(|((_, amount), _)| *amount > 0) {
+            let Some(rule) = self.table.rule(limit, get) else { continue };
+            due = due.max(rule.earliest(&self.table.state(limit, get), now, units));
+        }
+        // What is given back while nobody is admitted rings nobody.
+        Ok(due.max(self.gate(guard, now)?.unwrap_or(now)))
     }
 
     /// Sleeps until there is a reason to look, or until `deadline`. After each slice, `slice_over` is told which of the

@@ -26,7 +26,11 @@ pub(crate) struct WaiterHead {
     pub(crate) shares_doorbell: u64,
     /// Of which limits a report comes to be owed.
     pub(crate) owing: u64,
-    pub(crate) reserved_b: [u64; 10],
+    /// What the doorbell said when the waiter last looked: a ring is pending while it says something else.
+    pub(crate) seen: u64,
+    /// 1: another waiter of its process may rely on its alarm, and has to be looked after when this one leaves.
+    pub(crate) passes_on: u64,
+    pub(crate) reserved_b: [u64; 8],
 }
 
 impl WaiterHead {
@@ -38,6 +42,8 @@ impl WaiterHead {
         wakes_at,
         shares_doorbell,
         owing,
+        seen,
+        passes_on,
         reserved_b
     });
 }
@@ -52,6 +58,8 @@ pub(crate) enum WaiterWord {
     WakesAt,
     SharesDoorbell,
     Owing,
+    Seen,
+    PassesOn,
     /// What is wanted of a limit.
     Amount(usize),
 }
@@ -65,6 +73,8 @@ impl WaiterWord {
             Self::WakesAt => std::mem::offset_of!(WaiterHead, wakes_at) / 8,
             Self::SharesDoorbell => std::mem::offset_of!(WaiterHead, shares_doorbell) / 8,
             Self::Owing => std::mem::offset_of!(WaiterHead, owing) / 8,
+            Self::Seen => std::mem::offset_of!(WaiterHead, seen) / 8,
+            Self::PassesOn => std::mem::offset_of!(WaiterHead, passes_on) / 8,
             Self::Amount(limit) => LINE_PAIR as usize / 8 + limit,
         }
     }

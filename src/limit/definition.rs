@@ -31,7 +31,8 @@ pub(crate) struct Definition {
 /// Who goes first when there is not enough for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Whoever came first, among those who want the same limits: nobody starves, and newcomers queue up.
+    /// Whoever came first, among those who want the same limits: nobody starves, and newcomers queue up. A newcomer need not
+    /// if every limit that it wants has enough left afterwards for all who wait for it: then it delays nobody.
     #[default]
     Arrival,
     /// Whoever fits: small requests pass large ones, and newcomers pass those who wait. Large requests may starve.

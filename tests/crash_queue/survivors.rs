@@ -97,16 +97,20 @@ impl Side {
         tally.steals += u64::from(is_stolen);
         tally.points += 1;
         let words = Words::new(&self.set, words);
-        let stats = self.set.stats().unwrap();
-        let limits = limits_of(&stats);
         tally
             .whole(seen_words.as_ref() == Ok(&words), || format!("seen {seen_words:?}, recovered {words:?}"));
-        let shown = (limits, stats.waiters);
-        tally.whole(seen.as_ref().ok() == Some(&shown), || format!("seen {seen:?}, recovered {shown:?}"));
         self.check(&words, tally);
-        let rings = words.check_rings(&self.set, &before.words, &before.bells);
+        // Whoever recovers the lock has handed out what the dead one had made room for, and rung.
+        let served = self.words();
+        self.check(&served, tally);
+        let rings = served.check_rings(&self.set, &before.words, &before.bells);
         tally.whole(rings.is_ok(), || format!("{rings:?}"));
-        Found { words, limits: shown.0 }
+        let stats = self.set.stats().unwrap();
+        let shown = (limits_of(&stats), stats.waiters);
+        if served.are(&words) {
+            tally.whole(seen.as_ref().ok() == Some(&shown), || format!("seen {seen:?}, recovered {shown:?}"));
+        }
+        Found { words, limits: seen.map_or(shown.0, |(limits, _)| limits) }
     }
 
     fn check(&self, words: &Words, tally: &mut Tally) {

@@ -80,11 +80,14 @@ pub fn look(set: &LimitSet, waits: &mut Waits) -> Option<Vec<Charge>> {
     }
 }
 
-/// Every word, as whoever takes the lock finds it, and whether it was taken from the dead.
+/// Every word as it is when what the last holder had begun is undone, and whether that one is dead. Then the lock is taken
+/// to the end, as anybody would: after a death, the queue gets what it is owed.
 pub fn locked_words<E: Env>(engine: &Engine<'_, E>, me: Participant) -> (Vec<u64>, bool) {
-    let guard = engine.lock(me, NEVER).unwrap();
+    let mut guard = engine.block.take(me, NEVER.into()).unwrap().guard(&engine.block);
+    guard.begin_whole().unwrap();
     let words = (0..engine.block.words.len()).map(|index| guard.get(index).unwrap()).collect();
     let is_stolen = guard.is_stolen();
+    engine.begin(&mut guard).unwrap();
     guard.unlock().unwrap();
     (words, is_stolen)
 }

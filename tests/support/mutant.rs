@@ -93,6 +93,8 @@ pub enum Effect {
     ThiefRingsNothing,
     /// A participant that has slept on a doorbell rings none any more.
     WokenRingsNobody,
+    /// Whoever took the lock from the dead takes no ring for pending.
+    PendingOverlooked,
     /// Permits are given back without a look at the queue; by the model, since no operation does it.
     SkipServe,
     /// Whoever asks takes what is there without a look at the queue; by the model, too.
@@ -152,6 +154,9 @@ const FIRST_UNUSED: usize = 25;
 const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
 const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
+
+/// The word with the units of the second limit that ever joined the queue, in a set of two limits.
+const ENQUEUED_OF_SECOND: usize = 32 + 2 * 8 + 8 + 4;
 
 /// The first word of a work queue (the next item), in a set of one limit of permits and three slots without waiters.
 const FIRST_READY: usize = 32 + 8 + 8 + 3 * 2;
@@ -245,6 +250,10 @@ pub const MUTATIONS: &[Mutation] = &[
         Effect::WeakenCas(Class::Bell, Release, Relaxed)),
     mutation("thief_rings_nobody", "waiters that the dead were about to wake stay asleep",
         Effect::ThiefRingsNothing),
+    mutation("pending_rings_overlooked", "the process that recovers the lock takes no waiter's ring for pending",
+        Effect::PendingOverlooked),
+    mutation("queued_units_overlooked", "it looks as if nobody waits for anything of the second limit",
+        Effect::ReadZeroOf(ENQUEUED_OF_SECOND)),
     mutation("queue_not_served", "permits are given back without a look at the queue",
         Effect::SkipServe),
     mutation("newcomer_first", "who asks takes what is there though others wait for it",
@@ -325,6 +334,8 @@ pub struct Mutant<'w, E: Env> {
     is_remover: Cell<bool>,
     /// Whether this has slept on a doorbell.
     has_slept: Cell<bool>,
+    /// What the doorbell of a waiter said that was only looked at.
+    bell: Cell<Option<u32>>,
 }
 
 impl<'w, E: Env> Mutant<'w, E> {
@@ -342,6 +353,7 @@ impl<'w, E: Env> Mutant<'w, E> {
             is_holder: Cell::new(false),
             is_remover: Cell::new(false),
             has_slept: Cell::new(false),
+            bell: Cell::new(None),
         }
     }
 
@@ -412,14 +424,21 @@ impl<E: Env> Env for Mutant<'_, E> {
     const SPINS: u32 = E::SPINS;
 
     fn load32(&self, word: &E::U32, order: Ordering) -> u32 {
-        let is_relaxed = self.effect == Effect::RelaxLoads(self.class32(word));
-        self.of.env.load32(word, if is_relaxed { Relaxed } else { order })
+        let class = self.class32(word);
+        let is_relaxed = self.effect == Effect::RelaxLoads(class);
+        let value = self.of.env.load32(word, if is_relaxed { Relaxed } else { order });
+        if self.effect == Effect::PendingOverlooked && class == Class::Bell && self.is_thief.get() {
+            self.bell.set(Some(value));
+        }
+        value
     }
 
     fn cas32(&self, word: &E::U32, from: u32, to: u32, order: Ordering) -> Result<u32, u32> {
         self.catch_up();
         let env = self.of.env;
         let class = self.class32(word);
+        // It is rung, not only looked at.
+        self.bell.set(None);
         if class == Class::Lock && order != Relaxed {
             self.is_thief.set(order == AcqRel && slot_of(from) != 0);
         }
@@ -464,6 +483,10 @@ impl<E: Env> Env for Mutant<'_, E> {
         }
         match self.effect {
             Effect::RelaxLoads(of) if of == class => self.of.env.load64(word, Relaxed),
+            // What its waiter noted when it last looked is asked for next.
+            Effect::PendingOverlooked if class == Class::Other && self.bell.get().is_some() => {
+                self.bell.take().unwrap_or_default().into()
+            }
             Effect::Read(of, value) if of == class => value,
             Effect::ReadZeroOf(index) if position(self.of.words, word) == Some(index) => 0,
             // Enrolling adds one to what it reads, relaxed; all others read what there is.

@@ -5,14 +5,19 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use limitset::{LimitSet, ResourceLimit, Segment};
+use limitset::{
+    AcquireError, Algorithm, Clock, Cooldown, LimitSet, RateLimit, Report, ResourceLimit, Segment,
+};
 
-use crate::hands::{Hand, Mode, Scene, no_slices};
+use crate::hands::{HOUR, Hand, Mode, Scene, no_slices};
 use crate::support::{self, Worker, proof, say};
 
-pub(crate) const TESTS: [(&str, fn()); 4] = [
+pub(crate) const TESTS: [(&str, fn()); 7] = [
     ("a_request_for_everything_is_granted_before_all_that_came_after_it", || everything()),
     ("grants_follow_tickets_whatever_the_amounts", || by_ticket()),
+    ("a_newcomer_that_leaves_every_waiter_what_it_asked_for_is_let_in", || covered()),
+    ("what_several_waiters_asked_for_is_kept_for_all_of_them", || covered_for_all()),
+    ("in_a_slow_start_no_newcomer_passes_a_waiter_whatever_it_leaves", || covered_in_a_slow_start()),
     ("a_blocked_process_switches_a_handful_of_times_in_two_seconds", || {
         switches("blocked process, slices of 100 ms", Segment::options(), "slices", 60);
         switches("blocked process, slices of an hour", no_slices(), "", 5);
@@ -98,6 +103,78 @@ fn by_ticket() {
     assert!([first, second, third, fourth, fifth].is_sorted());
     waiters[4].does("release");
     scene.assert_empty();
+}
+
+/// Somebody waits for a connection and wants two tokens. All others are free for those who come.
+fn covered() {
+    for algorithm in Algorithm::ALL {
+        let tokens =
+            RateLimit::new("tokens", 1_000, 1_000 * HOUR).algorithm(*algorithm).report(Report::Optional);
+        let scene = Scene::new(
+            Mode::Processes,
+            LimitSet::builder().limit(tokens).limit(ResourceLimit::new("db", 1)).clock(Clock::Manual),
+        );
+        let mut holder = scene.hand();
+        holder.takes("tokens=0 db=1");
+        let mut waiter = scene.waiter("tokens=2 db=1");
+        let mut newcomer = scene.hand();
+        scene.limits.check([("tokens", 998), ("db", 0)]).unwrap();
+        newcomer.takes("tokens=997 db=0");
+        assert_eq!(newcomer.ask("try tokens=1 db=0").split(' ').next(), Some("granted"), "{algorithm}");
+        // What is left is the waiter's, to the last unit.
+        for error in [
+            scene.limits.try_acquire([("tokens", 1), ("db", 0)]).map(drop),
+            scene.limits.check([("tokens", 1), ("db", 0)]).map(drop),
+        ] {
+            assert!(matches!(error, Err(AcquireError::Queued { ahead: 1 })), "{algorithm}: {error:?}");
+        }
+        holder.does("release");
+        waiter.granted();
+        let left = scene.limits.stats().unwrap().limit("tokens").unwrap().available;
+        assert_eq!(left, 0, "{algorithm}");
+        waiter.does("release");
+        scene.assert_empty();
+    }
+}
+
+fn covered_for_all() {
+    let builder =
+        LimitSet::builder().limit(ResourceLimit::new("seats", 10)).limit(ResourceLimit::new("db", 1));
+    let scene = Scene::new(Mode::Processes, builder);
+    let mut holder = scene.hand();
+    holder.takes("seats=0 db=1");
+    let mut waiters = ["seats=2 db=1", "seats=3 db=1"].map(|request| scene.waiter(request));
+    let mut newcomer = scene.hand();
+    newcomer.takes("seats=5 db=0");
+    let ahead = scene.limits.try_acquire([("seats", 1), ("db", 0)]).err().unwrap();
+    assert!(matches!(ahead, AcquireError::Queued { ahead: 2 }), "{ahead}");
+    // One that is served, and one that leaves, need nothing kept for them any more.
+    holder.does("release");
+    waiters[0].granted();
+    assert_eq!((scene.waiters(), scene.in_use("seats")), (1, 7));
+    assert!(scene.limits.try_acquire([("seats", 1), ("db", 0)]).is_err());
+    waiters[1].worker().kill();
+    scene.limits.reap().unwrap();
+    scene.limits.try_acquire([("seats", 3), ("db", 0)]).unwrap().release().unwrap();
+}
+
+fn covered_in_a_slow_start() {
+    let cooldown = Cooldown::default().jitter(0.0).slow_start(10, HOUR, HOUR);
+    let builder =
+        LimitSet::builder().limit(ResourceLimit::new("seats", 10)).limit(ResourceLimit::new("db", 1));
+    let scene = Scene::new(Mode::Processes, builder.cooldown(cooldown).clock(Clock::Manual));
+    let mut holder = scene.hand();
+    holder.takes("seats=0 db=1");
+    let mut waiter = scene.waiter("seats=1 db=1");
+    scene.limits.pause(HOUR).unwrap();
+    let newcomer = || scene.limits.try_acquire([("seats", 1), ("db", 0)]).err().unwrap();
+    assert!(matches!(newcomer(), AcquireError::CoolingDown { .. }));
+    scene.limits.advance(2 * HOUR).unwrap();
+    // The next admission is the waiter's, and the one after it comes an hour later.
+    assert!(matches!(newcomer(), AcquireError::Queued { ahead: 1 }));
+    holder.does("release");
+    waiter.granted();
+    assert!(matches!(newcomer(), AcquireError::CoolingDown { .. }));
 }
 
 fn switches(what: &str, options: limitset::SegmentOptions, kind: &str, most: u64) {

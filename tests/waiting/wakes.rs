@@ -213,11 +213,15 @@ pub(crate) fn when_one_ahead_gives_up(mode: Mode) {
 pub(crate) fn when_one_ahead_is_served(mode: Mode) {
     let builder = LimitSet::builder().limit(ResourceLimit::new("a", 1)).limit(ResourceLimit::new("b", 3));
     let scene = Scene::new(mode, builder.limit(ResourceLimit::new("c", 3)));
-    let mut holder = scene.hand();
+    let (mut holder, mut other) = (scene.hand(), scene.hand());
     holder.takes("a=1 b=0 c=0");
+    // While they join, not enough is there for them and for those before them.
+    other.takes("a=0 b=1 c=2");
     let mut first = scene.waiter("a=1 b=1 c=0");
-    let mut second = scene.waiter("a=0 b=1 c=1");
+    let mut second = scene.waiter("a=0 b=2 c=1");
     let mut third = scene.waiter("a=0 b=0 c=1");
+    other.does("release");
+    assert_eq!(scene.waiters(), 3, "each stands behind the one before it");
     holder.does("release");
     first.granted();
     assert_eq!(scene.waiters(), 0, "nothing that the others want is used up");
@@ -229,13 +233,15 @@ pub(crate) fn when_one_ahead_is_served(mode: Mode) {
 pub(crate) fn when_one_ahead_leaves_a_chain(mode: Mode) {
     let builder = LimitSet::builder().limit(ResourceLimit::new("a", 1)).limit(ResourceLimit::new("b", 3));
     let scene = Scene::new(mode, builder.limit(ResourceLimit::new("c", 3)));
-    let mut holder = scene.hand();
+    let (mut holder, mut other) = (scene.hand(), scene.hand());
     holder.takes("a=1 b=0 c=0");
+    other.takes("a=0 b=1 c=2");
     let mut first = scene.hand();
     first.tell("acquire a=1 b=1 c=0 within=300");
     scene.wait_for_waiters(1);
-    let mut second = scene.waiter("a=0 b=1 c=1");
+    let mut second = scene.waiter("a=0 b=2 c=1");
     let mut third = scene.waiter("a=0 b=0 c=1");
+    other.does("release");
     first.refused("TimedOut");
     second.granted();
     third.granted();

@@ -7,6 +7,7 @@ pub mod journal;
 pub mod lock;
 pub mod queue;
 pub mod reader;
+pub mod recovery;
 pub mod rejudge;
 pub mod semaphore;
 pub mod windows;
@@ -64,6 +65,7 @@ pub const MODELS: &[Named] = models![
     queue::recovery_rings_waiters,
     queue::newcomer_does_not_overtake,
     queue::lost_place_is_left_alone,
+    queue::covered_newcomer_delays_nobody,
     rejudge::removal_ends_waiting,
     rejudge::removal_finds_used_entries,
     rejudge::removal_rings_participants,
@@ -73,6 +75,9 @@ pub const MODELS: &[Named] = models![
     rejudge::threads_of_one_participant_wait,
     rejudge::shared_doorbell_tells_of_all,
     rejudge::shared_doorbell_rings_last,
+    recovery::recovery_is_recovered,
+    recovery::moved_alarm_is_recovered,
+    recovery::collecting_passes_the_alarm_on,
     cooldown::reports_pause_once,
     cooldown::late_report_is_absorbed,
     cooldown::report_against_admission,

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use limitset::core::{NEVER, Participant};
-use limitset::engine::Entered;
+use limitset::core::{Env, NEVER, Participant};
+use limitset::engine::models::Draft;
+use limitset::engine::{Admitted, Ending, Entered, Look, Patience, Wants};
 use limitset::{Limit, ResourceLimit};
 
-use crate::mutant::Mutation;
-use crate::set::{Answer, Plan, Set, beside};
+use crate::mutant::{Effect, Mutation};
+use crate::set::{ALWAYS, Answer, Life, Plan, Set, Size, beside};
 use crate::sweep::{Model, Scenario};
 use crate::world::Sleep;
 
@@ -210,4 +211,81 @@ pub fn lost_place_is_left_alone(mutation: Mutation) {
         waiter.join().unwrap();
         set.check();
     });
+}
+
+/// The limits of [`covered_newcomer_delays_nobody`]: one connection, and two seats.
+const CONNECTION: usize = 0;
+const SEATS: usize = 1;
+
+/// Invariant: a newcomer that leaves a waiter what it asked for is let in, a second one that does not is not; and the waiter gets
+/// all it asked for as soon as what it lacks is given back. Also if the holder of that is killed at whatever operation.
+pub fn covered_newcomer_delays_nobody(mutation: Mutation) {
+    let model = Model::exhaustive("covered_newcomer_delays_nobody", 2, "5, 7", mutation).bounded(2);
+    model.sweep(&[1], |scenario| {
+        let limits = [("connection", 1), ("seat", 2)].map(|(key, most)| ResourceLimit::new(key, most).into());
+        let mut draft = Draft::new(limits.into(), 4, 2);
+        draft.hold(1, CONNECTION, 1);
+        let size = Size { slots: 4, waiters: 2, sleep: Sleep::UntilNews };
+        let set = Set::in_time(scenario, draft, size, Box::new(|_, _| {}));
+        let both = wants(&[(CONNECTION, 1), (SEATS, 1)]);
+        let forever = Patience { deadline: NEVER, shares_doorbell: false };
+        let joined = set.act(0, 2, 0, |life| ask(&life, &both, Some(forever)));
+        let Some(Entered::Waiting(mut place)) = joined else { panic!("{joined:?} instead of waiting") };
+        let newcomer = beside(&set, |set| {
+            set.live(3, 0, |life| {
+                let seat = wants(&[(SEATS, 1)]);
+                let first = ask(&life, &seat, None);
+                assert!(
+                    matches!(first, Entered::Granted { .. }),
+                    "a newcomer was held up for nothing: {first:?}"
+                );
+                let second = ask(&life, &seat, None);
+                // Behind the waiter, or refused since the waiter has it.
+                let is_behind = matches!(second, Entered::Queued { ahead: 1 } | Entered::Refused);
+                assert!(is_behind, "a newcomer overtook: {second:?}");
+            })
+        });
+        set.live(1, 1, |life| {
+            let (mut guard, now) = life.lock_now().unwrap();
+            let ending = Ending::Released(Admitted::default());
+            life.engine.finish(&mut guard, &life.charges(1), ending, now).unwrap();
+            life.unlock(guard, now).unwrap();
+        });
+        newcomer.join().unwrap();
+        set.sweep();
+        let looked = set.live(2, 0, |life| {
+            life.engine.sleep(life.me, &place, NEVER, ALWAYS, &life.time(), |_| Ok(())).unwrap();
+            let (mut guard, now) = life.lock_now().unwrap();
+            let look = life.engine.look(&mut guard, &mut place, &both, &life.time(), now).unwrap();
+            life.unlock(guard, now).unwrap();
+            look
+        });
+        assert_eq!(looked, Some(Look::Granted));
+        assert_eq!([CONNECTION, SEATS].map(|limit| set.world.word(set.draft().in_use(limit))), [1, 2]);
+        set.world.assert_nobody_deposed();
+    });
+}
+
+/// Asks; with patience, joins the queue if it has to.
+fn ask<E: Env>(life: &Life<'_, E>, wants: &Wants, patience: Option<Patience>) -> Entered {
+    let (mut guard, now) = life.lock_now().unwrap();
+    let overtaken = match life.effect() {
+        Effect::Overtake => life.engine.take(&mut guard, wants, u64::MAX, now).unwrap(),
+        _ => None,
+    };
+    let entered = match overtaken {
+        Some(ticket) => Entered::Granted { ticket, admitted: Admitted::default() },
+        None => life.engine.enter(&mut guard, wants, u64::MAX, patience, &life.time(), now).unwrap(),
+    };
+    life.unlock(guard, now).unwrap();
+    entered
+}
+
+/// So much of each of these limits.
+fn wants(amounts: &[(usize, u64)]) -> Wants {
+    let mut wants = Wants::none();
+    for (limit, amount) in amounts {
+        wants.set(*limit, *amount);
+    }
+    wants
 }
