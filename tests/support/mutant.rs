@@ -4,9 +4,7 @@
 //! store lost or late, a wake forgotten, a death believed too early. None of them is in the product:
 //! [`Mutant`] wraps an environment and tampers with single operations on the way through, so the protocol
 //! under test is the shipped one. The model checker (`loom-tests/`) and the tests with real processes include
-//! this same file.
-//!
-//! Words are recognised by address, so the wrapper needs to know nothing about the environment it breaks.
+//! this same file. Words are recognised by address, so the wrapper needs to know nothing about the environment.
 
 #![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
 
@@ -152,8 +150,7 @@ const UNUSED: usize = 31;
 /// The word with the state of the first entry of the queue, in a set of one limit of permits and three slots.
 const FIRST_STATE: usize = 32 + 8 + 8 + 3 * 2;
 
-/// The first of the words of a work queue, in a set of one limit of permits and three slots, where nobody can wait: the
-/// item that is handed out next.
+/// The first word of a work queue, in such a set without waiters: the item that is handed out next.
 const FIRST_READY: usize = 32 + 8 + 8 + 3 * 2;
 /// How many items of it are done.
 const DONE: usize = FIRST_READY + 22;
@@ -377,10 +374,7 @@ impl<'w, E: Env> Mutant<'w, E> {
     /// Does the store that was held back, if there is one.
     fn catch_up(&self) {
         if let Some((index, value)) = self.held_back.take() {
-            let word = match index {
-                Some(index) => self.of.words.get(index),
-                None => Some(self.of.change),
-            };
+            let word = index.map_or(Some(self.of.change), |index| self.of.words.get(index));
             if let Some(word) = word {
                 self.of.env.store64(word, value, Release);
             }
