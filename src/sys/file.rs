@@ -107,11 +107,11 @@ pub(crate) fn is_mount_root(path: &Path) -> Option<bool> {
 /// kernel. The numbers are the kernel's own, from its header of file system magics.
 pub(crate) fn unsuitable_file_system(file: &File) -> io::Result<Option<&'static str>> {
     #[allow(clippy::unnecessary_cast, reason = "C libraries differ in the type of the magic number")]
-    let magic = fstatfs(file)?.filesystem_type().0 as u64;
+    let magic = fstatfs(file)?.filesystem_type().0 as i64;
     Ok(unsuitable(magic))
 }
 
-fn unsuitable(magic: u64) -> Option<&'static str> {
+fn unsuitable(magic: i64) -> Option<&'static str> {
     match magic & 0xffff_ffff {
         0x6969 => Some("NFS"),
         0x6573_5546 => Some("FUSE"),
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn file_systems_of_other_machines_are_unsuitable_and_local_ones_are_not() {
         assert_eq!(unsuitable(0x6969), Some("NFS"));
-        assert_eq!(unsuitable(0xffff_ffff_ff53_4d42), Some("SMB"));
+        assert_eq!(unsuitable(0xff53_4d42u32.cast_signed().into()), Some("SMB"));
         assert_eq!(unsuitable(0x0102_1994), None, "tmpfs");
         assert_eq!(unsuitable(0xef53), None, "ext4");
     }

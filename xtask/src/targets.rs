@@ -197,9 +197,7 @@ fn run_emulated() -> io::Result<bool> {
     tests.env("LIMITSET_TEST_EMULATOR", EMULATOR).args(["--", "--nocapture"]);
     if std::env::var_os("LIMITSET_FULL_DEPTH").is_none() {
         writeln!(io::stdout(), "only at full depth: {}", LONG.join(", "))?;
-        for long in LONG {
-            tests.args(["--skip", long]);
-        }
+        tests.args(LONG.iter().flat_map(|long| ["--skip", long]));
     }
     Ok(tests.status()?.success())
 }

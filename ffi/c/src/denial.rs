@@ -170,7 +170,7 @@ impl limitset_denial {
 pub(crate) fn in_room<const ROOM: usize>(text: &str) -> [c_char; ROOM] {
     let mut room = [0; ROOM];
     for (to, byte) in room.iter_mut().zip(text.bytes().take(ROOM - 1)) {
-        *to = byte.cast_signed() as c_char;
+        *to = c_char::from_ne_bytes([byte]);
     }
     room
 }
