@@ -276,7 +276,8 @@ impl Watched {
             let says = self.set.engine().work_bell(bell);
             let Some(heard) = self.heard.get_mut(bell as usize) else { continue };
             let is_rung = is_changed(says, std::mem::replace(heard, says));
-            if !is_rung && !(slice_is_over && self.set.engine().seems_worth_a_look(bell)) {
+            let is_left = || slice_is_over && self.set.engine().seems_worth_a_look(bell);
+            if !is_rung && !is_left() {
                 continue;
             }
             let most = if bell == WorkBell::Drainers { usize::MAX } else { 1 };

@@ -365,6 +365,8 @@ impl View {
         }
         let table = self.table();
         if let Ok(engine) = self.engine(&table) {
+            // Again for the state, with the doorbells of its work queue.
+            engine.block.close_unlocked();
             // Fails for damaged words only, whose waiters find out when their slice is over.
             let _ = engine.ring_all();
         }
