@@ -10,12 +10,17 @@
 
 #![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
 
+#[path = "recognise.rs"]
+mod recognise;
+
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release, SeqCst};
 
 use limitset::core::journal::{description, journal_words};
 use limitset::core::owner::slot_of;
 use limitset::core::{Block, Env, NEVER, Waited, Waiting};
+
+use self::recognise::position;
 
 /// One defect.
 #[derive(Clone, Copy, Debug)]
@@ -324,7 +329,7 @@ pub struct Mutant<'w, E: Env> {
     is_holder: Cell<bool>,
     /// Whether this is who marks the segment as removed.
     is_remover: Cell<bool>,
-    /// What the doorbell of a waiter said that was only looked at.
+    /// What the doorbell of a waiter said that was looked at, and not rung since.
     bell: Cell<Option<u32>>,
 }
 
@@ -351,32 +356,6 @@ impl<'w, E: Env> Mutant<'w, E> {
         self.of.with_env(self)
     }
 
-    fn class32(&self, word: &E::U32) -> Class {
-        if std::ptr::eq(word, self.of.lock) {
-            Class::Lock
-        } else if std::ptr::eq(word, self.of.sleepers) {
-            Class::Sleepers
-        } else if std::ptr::eq(word, self.of.doorbell) {
-            Class::Doorbell
-        } else {
-            Class::Bell
-        }
-    }
-
-    fn class64(&self, word: &E::U64) -> Class {
-        if std::ptr::eq(word, self.of.change) {
-            Class::Change
-        } else if position(self.of.journal, word).is_some() {
-            Class::Journal
-        } else if position(self.of.words, word).is_some() {
-            Class::Word
-        } else if position(self.generations, word).is_some() {
-            Class::Generation
-        } else {
-            Class::Other
-        }
-    }
-
     /// Whether the last wait ended because time was up.
     fn is_late(&self) -> bool {
         self.of.env.now() >= self.deadline.get()
@@ -394,12 +373,6 @@ impl<'w, E: Env> Mutant<'w, E> {
             }
         }
     }
-}
-
-fn position<T>(words: &[T], word: &T) -> Option<usize> {
-    let all = words.as_ptr_range();
-    let word = std::ptr::from_ref(word);
-    all.contains(&word).then(|| (word.addr() - all.start.addr()) / size_of::<T>())
 }
 
 impl<E: Env> Env for Mutant<'_, E> {
@@ -421,7 +394,6 @@ impl<E: Env> Env for Mutant<'_, E> {
         self.catch_up();
         let env = self.of.env;
         let class = self.class32(word);
-        // It is rung, not only looked at.
         self.bell.set(None);
         if class == Class::Lock && order != Relaxed {
             self.is_thief.set(order == AcqRel && slot_of(from) != 0);
