@@ -320,6 +320,9 @@ impl View {
         let Ok(engine) = self.engine(&table) else { return Ok(()) };
         let clock = self.checked.clock;
         if alone {
+            // Taken from a dead holder without serving the queue: all waiters are dead too, and an admission in a slow
+            // start that is spent on one of them cannot be given back.
+            drop(engine.block.lock(me, deadline)?);
             engine.sweep(me, deadline, &clock)?;
         }
         let mut guard = engine.lock(me, deadline)?;

@@ -139,10 +139,14 @@ impl Side {
         let stats = shown(&self.set.stats().unwrap());
         tally
             .whole(seen_words.as_ref() == Ok(&words), || format!("seen {seen_words:?}, recovered {words:?}"));
-        tally.whole(seen.as_ref().ok() == Some(&stats), || format!("seen {seen:?}, recovered {stats:?}"));
+        // The process that recovers the lock has handed out what the dead one had made room for, and rung.
+        let served = self.words();
+        if served.are(&words) {
+            tally.whole(seen.as_ref().ok() == Some(&stats), || format!("seen {seen:?}, recovered {stats:?}"));
+        }
         let picture = words.picture();
         tally.whole(picture.is_ok(), || format!("{picture:?}: {words:?}"));
-        let rings = words.queue.check_rings(&self.set, &before.words.queue, &before.bells);
+        let rings = served.queue.check_rings(&self.set, &before.words.queue, &before.bells);
         tally.whole(rings.is_ok(), || format!("{rings:?}"));
         let news = picture.as_ref().map_or([false; 4], |it| before.news(it));
         let (now, then) = (self.doorbells(), before.doorbells);

@@ -87,7 +87,8 @@ pub fn locked_words<E: Env>(engine: &Engine<'_, E>, me: Participant) -> (Vec<u64
     guard.begin_whole().unwrap();
     let words = (0..engine.block.words.len()).map(|index| guard.get(index).unwrap()).collect();
     let is_stolen = guard.is_stolen();
-    engine.begin(&mut guard).unwrap();
+    // Fails where a defect has left links that make no sense; the words show that.
+    let _ = engine.begin(&mut guard);
     guard.unlock().unwrap();
     (words, is_stolen)
 }

@@ -8,12 +8,17 @@
 
 #![allow(dead_code, unreachable_pub, reason = "included by several test crates; each uses a part")]
 
+#[path = "recognise.rs"]
+mod recognise;
+
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{self, AcqRel, Relaxed, Release, SeqCst};
 
 use limitset::core::journal::{description, journal_words};
 use limitset::core::owner::slot_of;
 use limitset::core::{Block, Env, NEVER, Waited, Waiting, Wakes};
+
+use self::recognise::position;
 
 /// One defect.
 #[derive(Clone, Copy, Debug)]
@@ -174,7 +179,7 @@ pub struct Mutant<'w, E: Env> {
     is_remover: Cell<bool>,
     /// Whether this has slept on a doorbell.
     has_slept: Cell<bool>,
-    /// What the doorbell of a waiter said that was only looked at.
+    /// What the doorbell of a waiter said that was looked at, and not rung since.
     bell: Cell<Option<u32>>,
 }
 
@@ -202,6 +207,7 @@ impl<'w, E: Env> Mutant<'w, E> {
         self.of.with_env(self)
     }
 
+<<<<<<< HEAD
     fn class32(&self, word: &E::U32) -> Class {
         if std::ptr::eq(word, self.of.lock) {
             Class::Lock
@@ -233,6 +239,8 @@ impl<'w, E: Env> Mutant<'w, E> {
         }
     }
 
+=======
+>>>>>>> wakes
     /// Whether the last wait ended because time was up.
     fn is_late(&self) -> bool {
         self.of.env.now() >= self.deadline.get()
@@ -247,12 +255,6 @@ impl<'w, E: Env> Mutant<'w, E> {
             }
         }
     }
-}
-
-fn position<T>(words: &[T], word: &T) -> Option<usize> {
-    let all = words.as_ptr_range();
-    let word = std::ptr::from_ref(word);
-    all.contains(&word).then(|| (word.addr() - all.start.addr()) / size_of::<T>())
 }
 
 impl<E: Env> Env for Mutant<'_, E> {
@@ -274,7 +276,6 @@ impl<E: Env> Env for Mutant<'_, E> {
         self.catch_up();
         let env = self.of.env;
         let class = self.class32(word);
-        // It is rung, not only looked at.
         self.bell.set(None);
         if class == Class::Lock && order != Relaxed {
             self.is_thief.set(order == AcqRel && slot_of(from) != 0);

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use limitset::{AcquireError, BadRequest, LimitSet, RateLimit, Report, ResourceLimit};
+use limitset::{AcquireError, BadRequest, LimitSet, RateLimit, Report};
 
 use crate::{Boxed, assert_empty, in_use, is_pending, permits, wait_until, waiters, waiting};
 
@@ -50,7 +50,7 @@ fn dropped(is_granted: bool) {
             // Every other poll is after a true wake: the set is judged anew.
             if poll % 2 == 1 {
                 count.0.store(0, SeqCst);
-                limits.reconfigure([ResourceLimit::new("db", 1)]).unwrap();
+                limits.parts().unwrap().ring_all().unwrap();
                 count.wait();
             }
             assert!(is_pending(&mut future, &Waker::from(count.clone())));
