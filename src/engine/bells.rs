@@ -72,12 +72,7 @@ impl<E: Env> Engine<'_, E> {
     }
 
     /// Rings a doorbell of the work queue, if there is one; heard as soon as the lock is free.
-    pub(super) fn ring_work(
-        &self,
-        guard: &mut Guard<'_, E>,
-        bell: WorkBell,
-        wakes: Wakes,
-    ) -> Result<(), Fault> {
+    pub fn ring_work(&self, guard: &mut Guard<'_, E>, bell: WorkBell, wakes: Wakes) -> Result<(), Fault> {
         if self.items.count == 0 { Ok(()) } else { guard.ring_shared(bell.bell(), wakes) }
     }
 

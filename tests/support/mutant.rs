@@ -207,40 +207,11 @@ impl<'w, E: Env> Mutant<'w, E> {
         self.of.with_env(self)
     }
 
-<<<<<<< HEAD
-    fn class32(&self, word: &E::U32) -> Class {
-        if std::ptr::eq(word, self.of.lock) {
-            Class::Lock
-        } else if std::ptr::eq(word, self.of.sleepers) {
-            Class::Sleepers
-        } else if std::ptr::eq(word, self.of.doorbell) {
-            Class::Doorbell
-        } else {
-            Class::Bell
-        }
-    }
-
     /// Whether a wake or ring of this class is one that is kept back.
     fn is_silent(&self, class: Class) -> bool {
         self.effect == Effect::WokenRingsNobody && class == Class::Bell && self.has_slept.get()
     }
 
-    fn class64(&self, word: &E::U64) -> Class {
-        if std::ptr::eq(word, self.of.change) {
-            Class::Change
-        } else if position(self.of.journal, word).is_some() {
-            Class::Journal
-        } else if position(self.of.words, word).is_some() {
-            Class::Word
-        } else if position(self.generations, word).is_some() {
-            Class::Generation
-        } else {
-            Class::Other
-        }
-    }
-
-=======
->>>>>>> wakes
     /// Whether the last wait ended because time was up.
     fn is_late(&self) -> bool {
         self.of.env.now() >= self.deadline.get()

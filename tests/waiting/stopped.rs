@@ -5,7 +5,8 @@ use std::fs;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use limitset::core::NEVER;
+use limitset::core::{NEVER, Wakes};
+use limitset::engine::WorkBell;
 use limitset::{AcquireError, LimitSet, QueueOptions, RateLimit, Report, ResourceLimit, Segment};
 use nix::sys::signal::Signal;
 
@@ -176,17 +177,16 @@ fn impossible_for_a_moment() {
     heads[0].granted();
 }
 
-/// Role: takes the lock of a set, rings its doorbell if it is to, and keeps the lock until told.
+/// Role: takes the lock of a set, rings for a taker of its work queue if it is to, and keeps the lock until told.
 pub(crate) fn locker_role(arguments: &[String]) {
     let limits = LimitSet::attach(&arguments[0]).unwrap();
-    let segment = limits.segment();
-    let (block, _) = segment.state_block().unwrap();
-    let me = segment.participant().unwrap();
+    let engine = limits.parts().unwrap();
+    let me = limits.segment().participant().unwrap();
     loop {
         let order = listen();
-        let mut guard = block.lock(me, NEVER).unwrap().guard();
+        let mut guard = engine.lock(me, NEVER).unwrap();
         if order == "ring" {
-            guard.ring();
+            engine.ring_work(&mut guard, WorkBell::Takers, Wakes::One).unwrap();
         }
         say("locked");
         listen();
@@ -275,8 +275,7 @@ pub(crate) fn sleeper_role(arguments: &[String]) {
     });
 }
 
-/// Whoever rings wakes the sleepers when it unlocks. One that has rung and is stopped before that wakes nobody, and the
-/// doorbell no longer says that somebody sleeps.
+/// A process that rings wakes the sleepers when it unlocks. One that has rung and is stopped before that wakes none of them.
 fn removal_under_a_stuck_lock() {
     let builder = LimitSet::builder().limit(ResourceLimit::new("db", 1)).queue(QueueOptions::new(1, 8));
     let scene = Scene::with(Mode::Processes, builder, Segment::options().doorbell_slice(HOUR));
@@ -284,15 +283,16 @@ fn removal_under_a_stuck_lock() {
     let _held = scene.limits.try_acquire(()).unwrap();
     let mut waiter = Worker::start("sleeper", &[&scene.name.0, "limits"]);
     scene.wait_for_waiters(1);
-    let (block, _) = scene.limits.segment().state_block().unwrap();
-    let is_slept_on = || block.doorbell.load(Relaxed) & 1 != 0;
+    let engine = scene.limits.parts().unwrap();
+    let bell = engine.work_doorbell(WorkBell::Takers).unwrap();
     let mut taker = Worker::start("sleeper", &[&scene.name.0, "work"]);
-    while !is_slept_on() {
+    while bell.load(Relaxed) & 1 == 0 {
         std::thread::yield_now();
     }
     taker.wait_until_asleep();
+    let before = bell.load(Relaxed);
     locker.stop_after("ring");
-    assert!(!is_slept_on(), "the stopped one owes the wake");
+    assert_ne!(bell.load(Relaxed) >> 1, before >> 1, "the stopped one owes the wake");
     scene.limits.remove().unwrap();
     taker.expect("Removed");
     waiter.expect("Removed");
