@@ -430,7 +430,7 @@ fn first_segments(path: &str) -> Vec<(usize, &str)> {
 
 #[test]
 fn the_protocol_reaches_the_machine_only_through_its_environment() {
-    hold("ask the environment", &rust_files_under("src/core/"), |file| uses_of_the_machine(&file.text));
+    hold("ask the environment", &rust_files_under("src/protocol/"), |file| uses_of_the_machine(&file.text));
 }
 
 #[test]
@@ -441,6 +441,66 @@ fn a_use_of_the_machine_is_seen() {
     let good = "// libc, std::fs\nuse std::sync::{atomic, fs};\nlet unix = \"nix\";\nuse std::{fmt, hint};\n\
                 let thread = process(os);\n";
     assert_eq!(uses_of_the_machine(good), []);
+}
+
+// ---- layers ----
+
+/// The layers of `src/`, lowest first: a module may name the modules of lower layers, and itself.
+const LAYERS: &[&[&str]] = &[
+    &["algorithm", "code", "protocol"],
+    &["limit", "sys"],
+    &["format"],
+    &["engine"],
+    &["segment"],
+    &["audit", "interop", "shared"],
+    &["api", "sync"],
+    &["pool", "queue"],
+    &["prefork"],
+];
+
+fn layer(module: &str) -> Option<usize> {
+    LAYERS.iter().position(|layer| layer.contains(&module))
+}
+
+/// Lines that name a module of the same layer or of a higher one.
+fn names_upwards(path: &str, text: &str) -> Vec<usize> {
+    let module = path.trim_start_matches("src/").split(['/', '.']).next().unwrap_or_default();
+    let Some(own) = layer(module) else { return if module == "lib" { vec![] } else { vec![1] } };
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.contains("#[cfg(test)]") {
+            break;
+        }
+        let code = line.split("//").next().unwrap_or_default();
+        let mut named = code.match_indices("crate::").map(|(at, it)| {
+            code[at + it.len()..]
+                .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .next()
+                .unwrap_or_default()
+        });
+        if named.any(|named| named != module && layer(named).is_some_and(|other| other >= own)) {
+            found.push(number + 1);
+        }
+    }
+    found
+}
+
+#[test]
+fn modules_name_lower_layers_only() {
+    let is_source = |file: &&File| !file.path.contains("tests");
+    let files: Vec<_> = rust_files_under("src/").into_iter().filter(|file| is_source(&file)).collect();
+    hold("a lower layer must not know a higher one", &files, |file| names_upwards(&file.path, &file.text));
+}
+
+#[test]
+fn a_name_of_a_higher_layer_is_seen() {
+    assert_eq!(names_upwards("src/engine/a.rs", "use crate::limit::X;\nuse crate::segment::Y;\n"), [2]);
+    assert_eq!(
+        names_upwards("src/limit/a.rs", "use crate::sys::clock;\n// crate::api\nuse crate::code::C;\n"),
+        [1]
+    );
+    assert_eq!(names_upwards("src/unknown/a.rs", ""), [1]);
+    assert_eq!(names_upwards("src/api/a.rs", "#[cfg(test)]\nmod tests { use crate::pool::P; }\n"), []);
 }
 
 // ---- links ----

@@ -251,7 +251,7 @@ fn every_word_of_the_work_queue_that_makes_no_sense_is_found() {
             6,
             format!("item {ready} is in the ready list, but its state is dead"),
         ),
-        (map.item(leased, ItemWord::State), 1, format!("item {leased} is ready, and is in 0 lists")),
+        (map.item(leased, ItemWord::State), 1, format!("item {leased} is ready, but is in 0 lists")),
         (map.item(delayed, ItemWord::State), 1, format!("item {delayed} is among the delayed ones")),
         (
             map.item(first_delayed, ItemWord::NotBefore),
@@ -260,7 +260,7 @@ fn every_word_of_the_work_queue_that_makes_no_sense_is_found() {
         ),
         (map.item(1, ItemWord::HeapCell), 12, "cell 1 of the delayed items leads to item 12".to_owned()),
         (map.item(2, ItemWord::HeapCell), 0, "cell 2 of the delayed items leads to item 0".to_owned()),
-        (work(WorkWord::Delayed), 1, "is delayed, and is in 0 lists".to_owned()),
+        (work(WorkWord::Delayed), 1, "is delayed, but is in 0 lists".to_owned()),
         (work(WorkWord::Delayed), 17, "17 items are delayed, and 9 were ever used".to_owned()),
         (map.item(collected, ItemWord::Generation), 0, "and no owner of it".to_owned()),
         (map.item(leased, ItemWord::Slot), 0, "are with slot 0".to_owned()),
