@@ -113,7 +113,7 @@ impl WorkQueue {
 
     fn push_within(&self, id: u64, payload: &[u8], timeout: Timeout) -> Result<(), QueueError> {
         let pushed = self.wait(&Push { id, payload: payload.into() }, timeout)?;
-        pushed.ok_or_else(|| QueueError::Full { items: self.shape.items })
+        pushed.ok_or(QueueError::Full { items: self.shape.items })
     }
 
     /// Takes the next item; waits while there is none. Returns `None` if the queue is [closed](Self::close) and all its

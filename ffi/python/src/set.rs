@@ -44,6 +44,8 @@ pub(crate) struct LimitSet {
 
 /// A charge to come.
 type Payment = Pin<Box<dyn Future<Output = Result<Charged, AcquireError>> + Send>>;
+/// The future of a charge, and the translation of its answer.
+type PaymentAndAnswer = (Payment, Translate<Result<Charged, AcquireError>, Py<PyAny>>);
 
 impl LimitSet {
     pub(crate) fn new(py: Python<'_>, set: Set, mode: Mode, reopening: Reopening) -> PyResult<Self> {
@@ -135,7 +137,7 @@ impl LimitSet {
         &self,
         requested: Option<&Bound<'_, PyAny>>,
         timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<(Payment, Translate<Result<Charged, AcquireError>, Py<PyAny>>)> {
+    ) -> PyResult<PaymentAndAnswer> {
         let (set, asked) = (self.set.clone(), Amounts::of(requested)?);
         let (asking, requested, timeout) = (set.clone(), asked.clone(), convert::timeout(timeout)?);
         let future = async move { asking.charge_async(requested.pairs().as_slice(), timeout).await };
