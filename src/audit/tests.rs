@@ -262,7 +262,7 @@ fn every_word_of_the_work_queue_that_makes_no_sense_is_found() {
         (map.item(2, ItemWord::HeapCell), 0, "cell 2 of the delayed items leads to item 0".to_owned()),
         (work(WorkWord::Delayed), 1, "is delayed, but is in 0 lists".to_owned()),
         (work(WorkWord::Delayed), 17, "17 items are delayed, and 9 were ever used".to_owned()),
-        (map.item(collected, ItemWord::Generation), 0, "and no owner of it".to_owned()),
+        (map.item(collected, ItemWord::Generation), 0, "but have no owner".to_owned()),
         (map.item(leased, ItemWord::Slot), 0, "are with slot 0".to_owned()),
         (map.item(done, ItemWord::Next), done as u64, "the results list leads to item".to_owned()),
         (

@@ -67,7 +67,7 @@ fn stuck() {
         let Err(AcquireError::TimedOut(late)) = &answer else { panic!("{answer:?}") };
         assert_eq!(late.lock_holder, u64::try_from(locker.pid().as_raw()).ok());
         assert_eq!(late.statuses.iter().count(), 0);
-        assert!(late.to_string().contains("the set's lock was held by process"), "{late}");
+        assert!(late.to_string().contains("held the lock of the set"), "{late}");
     }
     assert_eq!(limits.stats().unwrap().unenforced, 0);
     // The set's own patience is another matter.
