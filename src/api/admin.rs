@@ -3,13 +3,10 @@
 use std::time::Duration;
 
 use crate::api::error::ManageError;
+use crate::api::parameters;
 use crate::api::set::LimitSet;
-use crate::engine::NewNumbers;
-use crate::limit::Clock;
-use crate::limit::{Limit, validate};
-use crate::segment::error::AttachError;
+use crate::limit::{Clock, Limit};
 use crate::shared::admin::Pause;
-use crate::shared::error::Unavailable;
 use crate::sys::clock;
 
 /// What a repair did.
@@ -46,7 +43,7 @@ impl LimitSet {
         limits: impl IntoIterator<Item = L>,
     ) -> Result<(), ManageError> {
         let limits: Vec<Limit> = limits.into_iter().map(Into::into).collect();
-        let numbers = numbers(self, &limits)?;
+        let numbers = parameters::numbers(self.shared(), &limits)?;
         Ok(self.shared().reconfigure(&numbers)?)
     }
 
@@ -126,51 +123,5 @@ impl LimitSet {
         let raised = self.shared().raise_totals()?.into_iter();
         let raised = raised.map(|it| (self.keys().name(it.limit).to_owned(), it.found, it.held));
         Ok(Repaired { returned_permits, raised_totals: raised.collect() })
-    }
-}
-
-/// The new parameters of these limits, if nothing else would change.
-fn numbers(set: &LimitSet, limits: &[Limit]) -> Result<Vec<NewNumbers>, ManageError> {
-    validate(limits)?;
-    let mut numbers = Vec::new();
-    for limit in limits {
-        let index = set.keys().find(limit.name()).ok_or_else(|| ManageError::UnknownKey {
-            key: limit.name().to_owned(),
-            known: set.keys().listed(),
-        })?;
-        let declared = set.limits().get(index);
-        if let Some(found) = declared.filter(|declared| !declared.is_same_kind_as(limit)) {
-            let (found, wanted) = (found.to_string(), limit.to_string());
-            return Err(ManageError::NotNumbers { found, wanted });
-        }
-        let rule = limit.rule(0);
-        numbers.push(NewNumbers {
-            limit: index,
-            capacity: limit.capacity(),
-            window_nanos: rule.map_or(0, |rule| rule.window_nanos()),
-            burst: rule.map_or(0, |rule| rule.burst()),
-        });
-    }
-    Ok(numbers)
-}
-
-/// Gives the set the numbers of these limits where it has others.
-pub(crate) fn take_over_numbers(set: &LimitSet, limits: &[Limit]) -> Result<(), ManageError> {
-    Ok(set.shared().take_over_numbers(&numbers(set, limits)?)?)
-}
-
-/// The error of an opening that failed while it changed parameters.
-pub(crate) fn attach_error(set: &LimitSet, error: ManageError) -> AttachError {
-    let path = set.segment().view().path();
-    match error {
-        ManageError::Unavailable(why) => match *why {
-            Unavailable::LockTimeout(_) => {
-                AttachError::Busy { path, waited: Duration::from_nanos(set.shared().lock_timeout()) }
-            }
-            Unavailable::Damaged(what) => AttachError::Damaged { path, what },
-            Unavailable::Enrol(error) => error,
-        },
-        ManageError::NotShared => AttachError::NotShared,
-        _ => AttachError::Removed { path },
     }
 }

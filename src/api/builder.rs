@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use crate::code::Code;
 
-use crate::api::admin;
 use crate::api::observer::SetObserver;
+use crate::api::parameters;
 use crate::api::set::LimitSet;
 use crate::limit::Clock;
 use crate::limit::{
@@ -259,8 +259,8 @@ impl LimitSetBuilder {
             (OnDifference::KeepCurrent, None | Some(Differs::Config | Differs::Numbers)) => return Ok(()),
             (OnDifference::Reconfigure, None | Some(Differs::Numbers)) => {
                 segment.same_shape(&options.shape)?;
-                let taken_over = admin::take_over_numbers(set, &self.definition.limits);
-                taken_over.map_err(|error| admin::attach_error(set, error))?;
+                let taken_over = parameters::take_over_numbers(set.shared(), &self.definition.limits);
+                taken_over.map_err(|error| parameters::attach_error(set.shared(), error))?;
             }
             _ => {
                 segment.same_definition(&options.shape)?;

@@ -10,6 +10,7 @@
 //! future         wait without a thread
 //! status, error  the answers
 //! admin          change a set as a whole
+//! parameters     the parameters of limits
 //! observer       look without taking part
 //! declaration    what a set was declared as
 //! slot_handoff   a command that keeps its participant alive
@@ -24,6 +25,7 @@ pub(crate) mod error;
 pub(crate) mod future;
 pub(crate) mod ladder;
 pub(crate) mod observer;
+mod parameters;
 pub(crate) mod request;
 pub(crate) mod set;
 pub(crate) mod slot_handoff;

@@ -25,7 +25,7 @@ use crate::sys::{ofd, process};
 impl Segment {
     /// Spawns a command that keeps this process's place in the segment: if this process dies, what it holds stays held
     /// until the command has ended, too. The segment must have been attached to with
-    /// [`lends_life`](super::SegmentOptions::lends_life). `unblock` are signals that this thread blocks and the command shall not.
+    /// [`lends_life`](crate::SegmentOptions::lends_life). `unblock` are signals that this thread blocks and the command shall not.
     ///
     /// ```
     /// use std::process::Command;

@@ -55,7 +55,10 @@ pub(crate) fn denied() {
         let AcquireError::Unavailable(why) = &error else { panic!("{error}") };
         assert!(is_busy(why, &worker), "{error}");
         assert_eq!(error.retry_after(), None);
-        assert!(error.to_string().starts_with("the limits could not be asked: another process held the lock"), "{error}");
+        assert!(
+            error.to_string().starts_with("the limits could not be asked: another process held the lock"),
+            "{error}"
+        );
     }
     for error in [set.reset(), set.reconfigure([CallLimit::per_minute(1)]), set.advance(Duration::ZERO)] {
         let Err(ManageError::Unavailable(why)) = error else { panic!("{error:?}") };
