@@ -250,8 +250,9 @@ impl Node {
 }
 
 thread_local! {
-    /// Whether this thread holds the gate because it forks. Without a destructor, so it is there until the thread is gone.
-    static HOLDS_GATE: Cell<bool> = const { Cell::new(false) };
+    /// The epoch of the process if this thread holds the gate because it forks, else 0. Without a destructor, so it is there
+    /// until the thread is gone.
+    static FORKS_IN: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Does nothing if the gate is held already: then this handler is registered twice, and runs for the second time.
@@ -259,16 +260,16 @@ extern "C" fn before_fork() {
     // The thread that registers may not have come to this yet, and the child would not know.
     HAS_HANDLERS.store(true, Release);
     if let Some(page) = page()
-        && !HOLDS_GATE.get()
+        && FORKS_IN.get() == 0
     {
         std::mem::forget(page.gate.lock());
-        HOLDS_GATE.set(true);
+        FORKS_IN.set(epoch());
     }
 }
 
 extern "C" fn after_fork() {
     if let Some(page) = page()
-        && HOLDS_GATE.replace(false)
+        && FORKS_IN.replace(0) != 0
     {
         page.gate.unlock();
     }
@@ -277,10 +278,14 @@ extern "C" fn after_fork() {
 extern "C" fn in_child() {
     // A child may be in another time namespace than its parent, and about to lose sight of /proc.
     clock::time_namespace();
+    let before = FORKS_IN.replace(0);
     if let Some(page) = page()
-        && HOLDS_GATE.replace(false)
+        && before != 0
     {
-        // The parent's hold was wiped.
+        // An emulator of another processor may not wipe the page. A handler that ran before may have asked for this
+        // process's own epoch already, which stays.
+        let _ = page.epoch.compare_exchange(before, 0, SeqCst, SeqCst);
+        // The parent's hold was wiped, or has the parent's epoch on it.
         REGISTRY.in_child(&page.gate.lock());
     }
 }
@@ -429,7 +434,7 @@ mod tests {
             unsafe { libc::_exit(counted.0.load(Relaxed).cast_signed()) }
         }
         after_fork();
-        assert!(!HOLDS_GATE.get());
+        assert_eq!(FORKS_IN.get(), 0);
         forks.without_forks(|| {});
         let status = nix::sys::wait::waitpid(nix::unistd::Pid::from_raw(child), None).unwrap();
         let once = nix::sys::wait::WaitStatus::Exited(nix::unistd::Pid::from_raw(child), 1);
