@@ -58,7 +58,10 @@ fn what_a_death_left_is_no_damage_and_reap_returns_it() {
         assert!(found.iter().all(|(gravity, _)| gravity == "pending"), "{found:?}");
         assert!(found[0].1.contains("2 permits of \"db\" are with owner"), "{found:?}");
         let text = run(&["check", &name]).ends(0).out();
-        assert!(text.contains("pending") && text.contains("is sound"), "{text}");
+        assert!(
+            text.contains("pending") && text.contains("which is dead") && text.contains("is sound"),
+            "{text}"
+        );
         assert_eq!(run(&["reap", &name, "--json"]).ends(0).json()["returned_permits"], 2);
         assert_eq!(set.stats().unwrap().limit("db").unwrap().in_use, 0);
         assert_eq!(findings(&run(&["check", &name, "--json"]).ends(0).json()), []);
